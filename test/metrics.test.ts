@@ -77,7 +77,7 @@ describe.each(backends)("the first scrape on %s", (backend) => {
       "gatepost_push_messages_total",
       {
         provider: ["outbox"],
-        outcome: ["sent", "dead", "failed", "dropped", "retry", "unavailable", "refused"],
+        outcome: ["sent", "dead", "failed", "dropped", "blocked", "retry", "unavailable", "refused"],
       },
     ],
     ["gatepost_push_dead_chunks_total", { provider: ["outbox"] }],

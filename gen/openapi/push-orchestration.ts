@@ -541,8 +541,8 @@ export interface paths {
         };
         /**
          * List what could not be delivered
-         * @description A page of the groups of devices whose sending was given up after many attempts, the newest first,
-         *     with the reason. Repair its cause, then replay them.
+         * @description A page of the groups of devices whose sending was given up, after many attempts or because the provider lacks
+         *     something for them, the newest first, with the reason. Repair its cause, then replay them.
          */
         get: operations["listDeadLetters"];
         put?: never;

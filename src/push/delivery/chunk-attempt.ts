@@ -131,6 +131,7 @@ export class ChunkAttempt {
     const attempted: Attempted<Settled> = {};
     const settle = () => settleChunk(storage, this.#job, this.#chunk, result, attempted);
     const settled = await this.#withRetries(settle);
+    for (const next of tries) report.waiting(this.#chunk.notification.id, next);
     await report.stored(this.#chunk.notification.id, outcomes, settled);
     return settled;
   }

@@ -26,6 +26,7 @@ const messageOutcomes: readonly (keyof Outcomes["counts"] | "dropped")[] = [
   "dead",
   "failed",
   "dropped",
+  "blocked",
   "retry",
   "unavailable",
   "refused",
@@ -60,7 +61,7 @@ export function createDeliveryMetrics(
     }),
     alarms: counter(
       "gatepost_push_message_alarms_total",
-      "Messages that failed for a reason that an operator can mend, such as credentials that the provider lacks.",
+      "Messages that are blocked until an operator mends the reason, such as credentials that the provider lacks.",
       { provider: providers },
     ),
     senderExceptions: counter(

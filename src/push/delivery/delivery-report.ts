@@ -4,6 +4,7 @@ import type { Logger } from "../../platform/observability/logger.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { markRemovalStopped } from "./dead-reports.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
+import type { NextTry } from "./next-try.ts";
 import type { Outcomes } from "./outcomes.ts";
 import type { Removals, Settled } from "./settle-chunk.ts";
 
@@ -16,6 +17,8 @@ interface Dependencies {
 
 /** Reasons that are remembered as logged. Beyond them a reason may be logged twice. */
 const maxLoggedReasons = 1_000;
+/** Milliseconds of a wait that is logged, if it is longer. */
+const longWaitMs = 3_600_000;
 
 export class DeliveryReport {
   readonly #deps: Dependencies;
@@ -37,7 +40,8 @@ export class DeliveryReport {
       if (count > 0) metrics.messages.inc({ provider, outcome }, count);
     }
     for (const count of alarms.values()) metrics.alarms.inc({ provider }, count);
-    for (const reason of failures.keys()) this.#logFailure(notificationId, reason, alarms.has(reason));
+    for (const reason of alarms.keys()) this.#logFailure(notificationId, reason, true);
+    for (const reason of failures.keys()) this.#logFailure(notificationId, reason, false);
     if (stoppedAt) {
       metrics.removalStops.inc({ provider });
       logger.error(
@@ -62,11 +66,22 @@ export class DeliveryReport {
   attemptEnded(notificationId: string, { dead }: Settled, seconds: number): void {
     const { metrics, logger, provider } = this.#deps;
     metrics.chunkEnded(provider, seconds);
-    if (!dead) return;
-    metrics.givenUp.inc({ provider });
-    logger.error(
-      { notificationId, provider, ...dead },
-      "Devices of a chunk were given up and are now a dead letter",
+    for (const letter of dead) {
+      metrics.givenUp.inc({ provider });
+      logger.error(
+        { notificationId, provider, ...letter },
+        "Devices of a chunk were given up and are now a dead letter",
+      );
+    }
+  }
+
+  /** Reports devices that wait for so long that somebody may look for them. */
+  waiting(notificationId: string, { devices, afterMs, reason, giveUp }: NextTry): void {
+    if (giveUp || afterMs <= longWaitMs) return;
+    const { logger, provider } = this.#deps;
+    logger.warn(
+      { notificationId, provider, devices: devices.length, reason, waitSeconds: Math.ceil(afterMs / 1000) },
+      "The push provider wants messages of a notification to wait for more than an hour",
     );
   }
 

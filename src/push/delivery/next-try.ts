@@ -61,6 +61,7 @@ export function nextTries(
     ...waitingTry(chunk, waiting, left.untried, state, reason),
     ...unclearTries(chunk, unclear, backoff, reason),
     ...failingTries(chunk, left.failing, backoff, reason),
+    ...blockedTries(chunk, left.blocked),
   ];
 }
 
@@ -165,6 +166,12 @@ function failingTries(
   const leastMs = giveUp ? Number.POSITIVE_INFINITY : backoff.after(retries);
   const retry = { services: [], endsWithResponse: false, isRetry: true, reason, retries, giveUp };
   return byWait(failing, leastMs).map((part) => ({ ...part, ...retry }));
+}
+
+/** What becomes of the devices that are blocked: they are given up at once. */
+function blockedTries({ retries }: ChunkHistory, blocked: Left["blocked"]): NextTry[] {
+  const given = { afterMs: 0, services: [], endsWithResponse: false, isRetry: true, retries, giveUp: true };
+  return [...blocked].map(([reason, devices]) => ({ ...given, devices, reason }));
 }
 
 /**

@@ -8,7 +8,7 @@ const maxReasons = 20;
 
 export class Outcomes {
   /** Messages by outcome. */
-  readonly counts = { sent: 0, dead: 0, failed: 0, retry: 0, unavailable: 0, refused: 0 };
+  readonly counts = { sent: 0, dead: 0, failed: 0, blocked: 0, retry: 0, unavailable: 0, refused: 0 };
   /** Ids of the devices whose message was accepted. */
   readonly sent: number[] = [];
   readonly dead: (DeadDevice & { readonly userId: string })[] = [];
@@ -18,7 +18,7 @@ export class Outcomes {
   readonly deaths = new Map<string, number>();
   /** Failed messages by reason, without the dead devices. */
   readonly failures = new Map<string, number>();
-  /** Reasons of failures that an operator can mend. */
+  /** Blocked messages by reason. */
   readonly alarms = new Map<string, number>();
 
   add(device: DeliveryDevice, outcome: Exclude<Outcome, { kind: "foreign" }>): void {
@@ -29,10 +29,10 @@ export class Outcomes {
       this.users.set(device.userId, true);
     }
     if (kind === "dead") this.#addDead(device, outcome.asOf, outcome.reason);
+    if (kind === "blocked") increase(this.alarms, outcome.reason);
     if (kind !== "failed") return;
     const isNew = !this.failures.has(outcome.reason);
     increase(this.failures, isNew && this.failures.size >= maxReasons ? "other" : outcome.reason);
-    if (outcome.isAlarming) increase(this.alarms, outcome.reason);
   }
 
   /** Without a time from the provider, the device counts as dead unless it was renewed after the chunk was loaded. */

@@ -23,7 +23,7 @@ export class RefusalJudge {
   /** Adds a response. @returns whether it is our fault */
   add(userId: string, kind: Exclude<Outcome["kind"], "retry" | "unavailable">): boolean {
     if (kind === "refused") return this.#refused.add(userId).size >= severalUsers;
-    if (kind === "failed") return false;
+    if (kind === "failed" || kind === "blocked") return false;
     const isForeign = kind === "foreign";
     if (!isForeign) this.#refused.clear();
     this.#remove(userId);

@@ -35,7 +35,7 @@ export class SelfTest {
 
 /** Whether the provider has accepted our credentials. */
 export function isPassed({ kind }: Outcome): boolean {
-  return kind === "sent" || kind === "dead" || kind === "failed";
+  return kind === "sent" || kind === "dead" || kind === "failed" || kind === "blocked";
 }
 
 function isRefusal({ kind }: Outcome): boolean {

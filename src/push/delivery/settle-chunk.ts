@@ -65,10 +65,12 @@ export interface Settled extends Removals {
   readonly isOver: boolean;
   /** Remaining devices that were dropped, because the notification was cancelled or has expired. */
   readonly dropped: number;
-  /** The chunk whose devices were given up, if any were. */
-  readonly dead:
-    | { readonly chunkId: number; readonly devices: number; readonly reason: string | null }
-    | undefined;
+  /** The chunks whose devices were given up. */
+  readonly dead: readonly {
+    readonly chunkId: number;
+    readonly devices: number;
+    readonly reason: string | null;
+  }[];
 }
 
 /** Where the results of a provider's chunks are stored. */
@@ -193,7 +195,7 @@ export async function settleChunk(
     attempted.result = {
       isOver: parts.every(({ state }) => state === "DONE" || state === "DEAD"),
       dropped: first.state === "DONE" ? first.devices.length : 0,
-      dead: deadPart(parts),
+      dead: deadParts(parts),
       ...removals,
     };
     return attempted.result;
@@ -229,9 +231,9 @@ async function recordAll(
     : { isHeld: false, stoppedAt: undefined };
 }
 
-function deadPart(parts: readonly (Part & { readonly chunkId: number })[]): Settled["dead"] {
-  const dead = parts.find(({ state }) => state === "DEAD");
-  return dead && { chunkId: dead.chunkId, devices: dead.devices.length, reason: dead.reason };
+function deadParts(parts: readonly (Part & { readonly chunkId: number })[]): Settled["dead"] {
+  const dead = parts.filter(({ state }) => state === "DEAD");
+  return dead.map(({ chunkId, devices, reason }) => ({ chunkId, devices: devices.length, reason }));
 }
 
 const writeParameters = [

@@ -10,7 +10,7 @@ import { Outcomes } from "./outcomes.ts";
  * What an outcome leaves behind. `tried`: the device is left, and its service may be the cause. `own`: the service is
  * not. The others wait for the end, when it shows whether the service is paused for more than this message.
  */
-type Mark = "untried" | "tried" | "own" | "throttled" | "foreign" | "refused";
+type Mark = "untried" | "tried" | "own" | "blocked" | "throttled" | "foreign" | "refused";
 
 /** A device without a final outcome. */
 interface OpenDevice {
@@ -18,7 +18,7 @@ interface OpenDevice {
   mark: Mark;
   /** The wait that the provider wants, in milliseconds. */
   afterMs: number;
-  /** Why it was refused, or its token was taken for somebody else's. */
+  /** Why it was refused or blocked, or its token was taken for somebody else's. */
   reason: string;
 }
 
@@ -48,6 +48,8 @@ export interface Left {
   readonly unclear: readonly LeftDevice[];
   /** Devices whose message failed by itself. */
   readonly failing: readonly LeftDevice[];
+  /** Ids of the devices that an operator's repair must come before, by reason. */
+  readonly blocked: ReadonlyMap<string, readonly number[]>;
 }
 
 export class Tally {
@@ -85,6 +87,11 @@ export class Tally {
       return;
     }
     this.#fresh.add(open.device, outcome);
+    if (outcome.kind === "blocked") {
+      open.mark = outcome.kind;
+      open.reason = outcome.reason;
+      return;
+    }
     if (outcome.kind === "sent" || outcome.kind === "dead" || outcome.kind === "failed") {
       this.#end(index);
       return;
@@ -149,6 +156,10 @@ export class Tally {
     const where = (is: (open: OpenDevice) => boolean): LeftDevice[] =>
       left.filter(is).map(({ device: { id, service }, afterMs }) => ({ id, service, afterMs }));
     const untried = where(({ mark }) => mark === "untried");
+    const blocked = Map.groupBy(
+      left.filter(({ mark }) => mark === "blocked"),
+      ({ reason }) => reason,
+    );
     const isOwn = ({ mark, device }: OpenDevice) =>
       mark === "own" || (mark === "tried" && isHealthy(device.service));
     return {
@@ -156,6 +167,7 @@ export class Tally {
       untried: untried.length,
       unclear: where((open) => open.mark === "tried" && !isOwn(open)),
       failing: where(isOwn),
+      blocked: new Map([...blocked].map(([reason, some]) => [reason, some.map(({ device }) => device.id)])),
     };
   }
 

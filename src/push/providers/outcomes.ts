@@ -13,7 +13,12 @@ export const retryMs = 10_000;
 /** Milliseconds until a retry without `Retry-After`, if the quota is exceeded. */
 export const quotaMs = 60_000;
 /** Longest `Retry-After` that is respected, in milliseconds. */
-const maxRetryAfterMs = 3_600_000;
+const maxRetryAfterMs = 86_400_000;
+
+/** Whether the status shows that the message was accepted. */
+export function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
+}
 
 /**
  * The result, or no response if a 4xx response did not arrive whole. The body says what is wrong with a request, and
@@ -54,7 +59,7 @@ export function reasonOf(status: number, code?: string): string {
   return code === undefined ? String(status) : `${status} ${code}`;
 }
 
-/** `Retry-After` (RFC 9110 section 10.2.3) in milliseconds, at most an hour; undefined if there is none. */
+/** `Retry-After` (RFC 9110 section 10.2.3) in milliseconds, at most a day; undefined if there is none. */
 export function retryAfterMs(response: ProviderResponse, clock: Clock): number | undefined {
   const text = response.header("retry-after");
   if (text === undefined) return undefined;

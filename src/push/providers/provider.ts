@@ -34,11 +34,13 @@ export type Outcome =
    * of which the provider reports it dead, if the provider gives a time.
    */
   | { readonly kind: "dead"; readonly asOf?: number; readonly reason: string }
+  /** The message cannot be sent and a retry would change nothing; the token is kept. */
+  | { readonly kind: "failed"; readonly reason: string }
   /**
-   * The message cannot be sent and a retry would change nothing; the token is kept. `isAlarming`: an operator can
-   * mend it, for example by credentials that the provider lacks for tokens of this kind.
+   * The provider lacks something for tokens of this kind, such as credentials, that an operator can give it. Until then
+   * a retry would change nothing; the token is kept.
    */
-  | { readonly kind: "failed"; readonly reason: string; readonly isAlarming?: true }
+  | { readonly kind: "blocked"; readonly reason: string }
   /**
    * The token belongs to another project, topic or key than ours: the token's fault, or ours if most users' tokens
    * do. Delivery decides which.

@@ -83,6 +83,25 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     expect((second?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThan(1_190);
   });
 
+  it("says where the provider wants messages to wait for hours, and lets them wait for so long", async () => {
+    const planned = await test.plan({ devices: 2 });
+    provider.answer = ({ token }) =>
+      token === planned.tokens[0]
+        ? { kind: "retry", isThrottled: true, afterMs: 7_200_000, reason: "429" }
+        : { kind: "sent" };
+    test.startWorker({ providers: [provider] });
+    await test.until(planned, ["PENDING"]);
+    await eventually(() => test.log.lines().some((line) => line["waitSeconds"] === 7_200));
+    const [job] = await rows<{ seconds: number }>(
+      test.db,
+      sql`
+        select extract(epoch from start_after - now())::float8 as seconds from push_jobs.job
+        where name = 'deliver-fcm' and state = 'created'`,
+    );
+    expect(job?.seconds).toBeGreaterThan(7_100);
+    await test.setState(planned, "CANCELLED");
+  });
+
   it("gives a poisoned chunk up after its retries, lets the others go on, and sends it when it is replayed", async () => {
     const poisoned = await test.plan({ devices: 5 });
     const good = await test.plan({ devices: 50, chunkSize: 10 });

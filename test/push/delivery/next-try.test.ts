@@ -10,8 +10,9 @@ const chunk = { retries: 0, reason: null, ageMs: 0 };
 interface Case {
   readonly chunk?: Partial<{ retries: number; reason: string; ageMs: number }>;
   /** Ids of devices of the service "", or with the wait that the provider wants and their service. */
-  readonly left: { readonly [Group in Exclude<keyof Left, "untried">]?: readonly Device[] } & {
+  readonly left: { readonly [Group in Exclude<keyof Left, "untried" | "blocked">]?: readonly Device[] } & {
     readonly untried?: number;
+    readonly blocked?: Left["blocked"];
   };
   /** Services that are paused, and those that are probed. The others are open. */
   readonly closed?: readonly string[];
@@ -28,10 +29,10 @@ function devices(given: readonly Device[] = []): LeftDevice[] {
 }
 
 function tries({ left, closed = [], probed = [], ...given }: Case): NextTry[] {
-  const { untried = 0, waiting, unclear, failing } = left;
+  const { untried = 0, blocked = new Map(), waiting, unclear, failing } = left;
   return nextTries(
     { ...chunk, ...given.chunk },
-    { untried, waiting: devices(waiting), unclear: devices(unclear), failing: devices(failing) },
+    { untried, blocked, waiting: devices(waiting), unclear: devices(unclear), failing: devices(failing) },
     {
       state: (service) =>
         closed.includes(service) ? "paused" : probed.includes(service) ? "probing" : "working",
@@ -88,6 +89,14 @@ describe("the next try", () => {
       [
         { devices: [1], services: [""], retries: 0 },
         { devices: [2], services: [], afterMs: 30, retries: 1 },
+      ],
+    ],
+    [
+      "none of what is blocked, though it is the first, and as ever of what failed by itself",
+      { left: { failing: [1], blocked: new Map([["401 THIRD_PARTY_AUTH_ERROR", [2, 3]]]) } },
+      [
+        { devices: [1], retries: 1, giveUp: false },
+        { devices: [2, 3], retries: 0, reason: "401 THIRD_PARTY_AUTH_ERROR", giveUp: true },
       ],
     ],
     [

@@ -7,6 +7,7 @@ import { startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts
 import { startWebPushFake } from "../../../src/development/provider-fakes/webpush/webpush.ts";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { createProviderControl } from "../../../src/push/delivery/provider-control.ts";
+import { createDeadLetters } from "../../../src/push/notifications/dead-letters.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { apnsOf, fcmOf, webPushOf } from "../providers/providers-fixture.ts";
@@ -41,25 +42,32 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     createProviderControl({ db: test.db, jobs: test.jobs, providers: ["fcm", "apns", "webpush"] });
   const stateOf = async (name: string) => (await control().list()).find(({ provider }) => provider === name);
 
-  it("FCM: iOS tokens of a project without an APNs key fail alone, with an alarm", async () => {
+  it("FCM: iOS tokens of a project without an APNs key are a dead letter, with an alarm, and are sent to once it has one", async () => {
     const fake = opened(await startFcmFake());
     const fcm = opened(fcmOf(fake));
     const planned = await test.plan({
       devices: 500,
       token: (n) => `${n % 50 === 0 ? "ios" : "android"}-${n}-${randomUUID()}`,
     });
-    fake.play({ tokenPrefix: "ios-", answer: "THIRD_PARTY_AUTH_ERROR" });
+    const lacking = fake.play({ tokenPrefix: "ios-", answer: "THIRD_PARTY_AUTH_ERROR" });
     test.startWorker({ providers: [fcm], rules });
-    expect(await test.until(planned, ["DONE"])).toMatchObject([
-      { sent: 490, failed: 10, dead: 0, attempt: 1 },
+    const reason = "401 THIRD_PARTY_AUTH_ERROR";
+    expect(await test.until(planned, ["DEAD"])).toMatchObject([
+      { sent: 490, failed: 0, dead: 0, rest: 10, attempt: 1, reason },
     ]);
     expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
-    expect(test.log.lines().filter(({ reason }) => reason === "401 THIRD_PARTY_AUTH_ERROR")).toMatchObject([
+    await eventually(() => test.log.lines().filter((line) => line["reason"] === reason).length === 2);
+    expect(test.log.lines().filter((line) => line["reason"] === reason)).toMatchObject([
       { level: "error", notificationId: planned.notificationId },
+      { level: "error", devices: 10 },
     ]);
     expect(await test.metrics.registry.metrics()).toContain(
       'gatepost_push_message_alarms_total{provider="fcm"} 10',
     );
+    lacking.stop();
+    const deadLetters = createDeadLetters({ db: test.db, jobs: test.jobs, clock: systemClock });
+    await deadLetters.replay(String(planned.chunkIds[0]));
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 500, failed: 0 }]);
   });
 
   it("FCM: a throttled device is tried again by itself, is a dead letter in the end, and stops nobody", async () => {

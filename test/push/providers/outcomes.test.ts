@@ -1,6 +1,25 @@
 import { expect, test } from "vitest";
-import { codeIn, noResponseOutcome } from "../../../src/push/providers/outcomes.ts";
+import { codeIn, noResponseOutcome, retryAfterMs } from "../../../src/push/providers/outcomes.ts";
 import type { NoResponse } from "../../../src/push/providers/transport/http2-exchange.ts";
+
+const now = Date.UTC(2026, 10, 21, 12);
+test.each([
+  ["7200", 7_200_000],
+  ["Sat, 21 Nov 2026 18:00:00 GMT", 21_600_000],
+  ["86401", 86_400_000],
+  ["Mon, 23 Nov 2026 12:00:00 GMT", 86_400_000],
+  ["Sat, 21 Nov 2026 11:00:00 GMT", 0],
+  ["soon", undefined],
+])("Retry-After is respected up to a day: %s", (text, ms) => {
+  const response = {
+    responded: true,
+    status: 429,
+    isComplete: true,
+    header: () => text,
+    text: () => "",
+  } as const;
+  expect(retryAfterMs(response, { now: () => now })).toBe(ms);
+});
 
 test.each<[NoResponse["cause"], object]>([
   ["unreachable", { kind: "unavailable", reason: "why" }],

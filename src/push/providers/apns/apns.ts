@@ -5,6 +5,7 @@ import type { ApnsSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
 import {
   codeIn,
+  isSuccess,
   jsonOf,
   member,
   noResponseOutcome,
@@ -131,7 +132,7 @@ export class ApnsProvider implements PushProvider {
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) return noResponseOutcome(response);
     const { status } = response;
-    if (status === 200) return sent;
+    if (isSuccess(status)) return sent;
     const error = jsonOf(response);
     const code = codeIn(member(error, "reason"));
     const reason = reasonOf(status, code);

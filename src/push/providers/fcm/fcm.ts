@@ -8,6 +8,7 @@ import type { FcmSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
 import {
   codeIn,
+  isSuccess,
   items,
   jsonOf,
   member,
@@ -140,9 +141,9 @@ export class FcmProvider implements PushProvider {
     if (!response.responded) return noResponseOutcome(response);
     const { status } = response;
     // The status alone shows that FCM has accepted the message, even if the connection breaks before the body's end.
-    if (status === 200) return sent;
+    if (isSuccess(status)) return sent;
     const { errorCode, reason, namesToken } = errorOf(response);
-    if (errorCode === "THIRD_PARTY_AUTH_ERROR") return { kind: "failed", reason, isAlarming: true };
+    if (errorCode === "THIRD_PARTY_AUTH_ERROR") return { kind: "blocked", reason };
     if (errorCode === "SENDER_ID_MISMATCH") return { kind: "foreign", reason };
     if (status === 429) return throttledOutcome(response, this.#clock, reason);
     if (status === 401 || status === 403) return { kind: "refused", reason };

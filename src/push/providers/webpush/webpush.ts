@@ -12,6 +12,7 @@ import { type Connect, type Fields, noHttp2 } from "../../../platform/http2/conn
 import type { WebPushSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
 import {
+  isSuccess,
   noResponseOutcome,
   reasonOf,
   retryMs,
@@ -165,7 +166,7 @@ export class WebPushProvider implements PushProvider {
     const { status } = response;
     const otherKey = status === 400 ? otherKeyPattern.exec(response.text())?.[0] : undefined;
     const reason = reasonOf(status, otherKey);
-    if (status === 200 || status === 201 || status === 202) return sent;
+    if (isSuccess(status)) return sent;
     if (status === 404 || status === 410) return { kind: "dead", reason };
     if (status === 401 || status === 403 || otherKey !== undefined) return { kind: "foreign", reason };
     // Microsoft returns 406 where others return 429.
@@ -189,7 +190,7 @@ export class WebPushProvider implements PushProvider {
 function sharedFields({ protocol, host }: URL, authorization: string): Fields {
   return [
     ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
-    ...["urgency", "normal", "content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
+    ...["urgency", "high", "content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
     ...["authorization", authorization],
   ];
 }

@@ -153,6 +153,11 @@ describe("an answer of APNs", () => {
     server.close();
   });
 
+  test("any 2xx is sent", async () => {
+    fake.play({ answer: { status: 202 } });
+    expect(await sendOne(apns, token)).toEqual({ kind: "sent" });
+  });
+
   test("410 that nobody can read kills no token", async () => {
     fake.play({ answer: { status: 410, body: "<html>" } });
     expect(await sendOne(apns, token)).toEqual({ kind: "failed", reason: "410" });

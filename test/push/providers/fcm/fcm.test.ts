@@ -97,7 +97,7 @@ describe("an answer of FCM", () => {
     [
       "401 of a third party",
       { answer: "THIRD_PARTY_AUTH_ERROR" },
-      { kind: "failed", reason: "401 THIRD_PARTY_AUTH_ERROR", isAlarming: true },
+      { kind: "blocked", reason: "401 THIRD_PARTY_AUTH_ERROR" },
     ],
     ["403", { answer: "PERMISSION_DENIED" }, { kind: "refused", reason: "403 PERMISSION_DENIED" }],
     [
@@ -135,8 +135,9 @@ describe("an answer of FCM", () => {
     [
       "429 with a year",
       { answer: "QUOTA_EXCEEDED", retryAfter: 31_536_000 },
-      { kind: "retry", isThrottled: true, afterMs: 3_600_000, reason: "429 QUOTA_EXCEEDED" },
+      { kind: "retry", isThrottled: true, afterMs: 86_400_000, reason: "429 QUOTA_EXCEEDED" },
     ],
+    ["202, as any 2xx", { answer: { status: 202 } }, { kind: "sent" }],
     ["500", { answer: "INTERNAL" }, { kind: "retry", afterMs: 10_000, reason: "500 INTERNAL" }],
     ["502 in HTML", { answer: "BAD_GATEWAY" }, { kind: "retry", afterMs: 10_000, reason: "502" }],
     ["503", { answer: "UNAVAILABLE" }, { kind: "retry", afterMs: 10_000, reason: "503 UNAVAILABLE" }],
@@ -198,7 +199,7 @@ describe("an answer of FCM", () => {
     fake.play({ answer: "THIRD_PARTY_AUTH_ERROR" });
     const renewals = fake.play({ on: "token", answer: "internal_failure" });
     for (let nth = 0; nth < 5; nth += 1)
-      expect(await sendOne(sender, token)).toMatchObject({ kind: "failed" });
+      expect(await sendOne(sender, token)).toMatchObject({ kind: "blocked" });
     expect(renewals.played).toBe(0);
     await sender.close();
   });

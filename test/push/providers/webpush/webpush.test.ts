@@ -76,6 +76,7 @@ describe("an answer of a push service", () => {
       foreign("401"),
     ],
     ["401 without a body", { answer: { status: 401 } }, foreign("401")],
+    ["204, as any 2xx", { answer: { status: 204 } }, { kind: "sent" }],
     ["403", { answer: "Forbidden" }, foreign("403")],
     ["404", { answer: "NotFound" }, { kind: "dead", reason: "404" }],
     ["410", { answer: "Gone" }, { kind: "dead", reason: "410" }],
@@ -178,7 +179,7 @@ describe("a push service that speaks only HTTP/1.1", () => {
     expect(requests[0]).toMatchObject({ method: "POST", url: "/push/a?b=c" });
     expect(requests[0]?.headers).toMatchObject({
       ttl: "3600",
-      urgency: "normal",
+      urgency: "high",
       "content-encoding": "aes128gcm",
       authorization: expect.stringMatching(/^vapid t=.*, k=/),
     });
