@@ -8,6 +8,7 @@ import { createReplayer } from "../../../src/push/notifications/replay-dead-lett
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
 
 describe.each(backends)("replaying dead letters on %s", (backend) => {
@@ -155,6 +156,35 @@ describe.each(backends)("replaying dead letters on %s", (backend) => {
     expect(await waiting()).toBe(4);
     lab.clock.move(-ttlSeconds);
   });
+
+  // The embedded database has one connection, so its transactions never wait for each other.
+  test.runIf(backend === "PostgreSQL")(
+    "a replay waits for a cancellation in progress, and sends nothing of what it cancels",
+    async () => {
+      const id = await lab.accept([0, 60]);
+      await lab.plan();
+      await giveUp(id);
+      await lab.notifications.replayAll({});
+      const other = await lab.own.open();
+      const isWaiting = sql`
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      let isDone = false;
+      let replaying: Promise<unknown> | undefined;
+      await other.db.transaction(async (tx) => {
+        await tx.execute(sql`
+          update push.notifications set state = 'CANCELLED', completed_at = now() where id = ${id}::uuid`);
+        replaying = work().finally(() => {
+          isDone = true;
+        });
+        // Without waiting, it is done while the cancellation is not.
+        await waitFor(async () => expect(isDone || (await rows(tx, isWaiting)).length > 0).toBe(true));
+      });
+      await replaying;
+      await other.close();
+      expect(await dead()).toHaveLength(4);
+      expect(await waiting()).toBe(0);
+    },
+  );
 
   test("it can be repeated, and where there are none nothing is done", async () => {
     await lab.notifications.replayAll({});
