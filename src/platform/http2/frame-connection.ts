@@ -36,7 +36,8 @@ const pingBytes = 8;
 
 export class FrameConnection implements Connection {
   readonly #listener: ConnectionListener;
-  readonly #socket: Socket;
+  readonly #opening = new AbortController();
+  #socket: Socket | undefined;
   readonly #reader = new FrameReader((type, flags, id, payload) => this.#onFrame(type, flags, id, payload));
   readonly #writer = new FrameWriter((bytes) => this.#write(bytes));
   readonly #guard = new FloodGuard();
@@ -57,12 +58,13 @@ export class FrameConnection implements Connection {
       firstId: firstStreamId,
       onEmpty: () => this.#closeIfDone(),
     });
-    this.#socket = openSocket(options, (isHttp2) => this.#onConnected(isHttp2));
-    this.#socket.on("data", (bytes) => this.#onBytes(bytes));
-    this.#socket.on("error", (error) => {
-      this.reason = codeOf(error) ?? error.name;
-    });
-    this.#socket.on("close", () => this.#onClosed());
+    openSocket(options, this.#opening.signal).then(
+      (socket) => this.#onConnected(socket),
+      (error) => {
+        this.#onError(error);
+        this.#onClosed();
+      },
+    );
   }
 
   get isOpen(): boolean {
@@ -96,27 +98,33 @@ export class FrameConnection implements Connection {
     payload.writeUInt32BE(code, 4);
     this.#writer.frame(frameType.goaway, 0, 0, payload);
     this.#writer.flush();
-    this.#socket.destroySoon();
+    this.#socket?.destroySoon();
   }
 
   destroy(reason: string): void {
     this.reason = reason;
     this.#state = "closed";
-    this.#socket.destroy();
+    this.#opening.abort();
+    this.#socket?.destroy();
   }
 
-  #onConnected(isHttp2: boolean): void {
-    if (!isHttp2) {
-      this.destroy(noHttp2);
-      return;
-    }
+  #onConnected(socket: Socket): void {
+    this.#socket = socket;
+    socket.on("data", (bytes) => this.#onBytes(bytes));
+    socket.on("error", (error) => this.#onError(error));
+    socket.on("close", () => this.#onClosed());
     this.#writer.preface();
     this.#writer.frame(frameType.settings, 0, 0, ownSettings);
     this.#writer.number(frameType.windowUpdate, 0, connectionWindowBytes - defaultWindowBytes);
+    if (this.#opening.signal.aborted) socket.destroy();
+  }
+
+  #onError(error: Error): void {
+    if (!this.#opening.signal.aborted) this.reason = codeOf(error) ?? error.name;
   }
 
   #write(bytes: Buffer): void {
-    if (!this.#socket.writable) return;
+    if (!this.#socket?.writable) return;
     this.#streams.markPassed();
     this.#socket.write(bytes);
   }

@@ -7,6 +7,7 @@ import {
   type IncomingHttpHeaders,
   sensitiveHeaders,
 } from "node:http2";
+import type { Socket } from "node:net";
 import { codeOf } from "../base/error-code.ts";
 import {
   type ClientStream,
@@ -17,47 +18,56 @@ import {
   type RequestHead,
   type StreamListener,
 } from "./connection.ts";
+import { openSocket } from "./socket.ts";
 
 export class NodeConnection implements Connection {
-  readonly #http2: ClientHttp2Session;
+  readonly #opening = new AbortController();
+  #http2: ClientHttp2Session | undefined;
   #isReady = false;
   #isRetired = false;
   reason = "connection closed";
   /** The last stream that the peer processes, from its GOAWAY frame. */
   #lastStreamId = Number.POSITIVE_INFINITY;
 
-  constructor({ origin, ca, lookup }: ConnectionOptions, listener: ConnectionListener) {
-    this.#http2 = connect(origin, {
-      settings: { enablePush: false },
-      ...(ca !== undefined && { ca }),
-      ...(lookup && { lookup }),
-    });
-    this.#http2.on("connect", ({ encrypted, alpnProtocol }) => {
-      if (encrypted && alpnProtocol !== "h2") this.destroy(noHttp2);
-    });
-    this.#http2.on("remoteSettings", ({ maxConcurrentStreams }) => {
+  constructor(options: ConnectionOptions, listener: ConnectionListener) {
+    openSocket(options, this.#opening.signal).then(
+      (socket) => this.#begin(options.origin, socket, listener),
+      (error) => {
+        this.#onError(error);
+        listener.onClosed();
+      },
+    );
+  }
+
+  #begin(origin: string, socket: Socket, listener: ConnectionListener): void {
+    const http2 = connect(origin, { settings: { enablePush: false }, createConnection: () => socket });
+    this.#http2 = http2;
+    http2.on("remoteSettings", ({ maxConcurrentStreams }) => {
       this.#isReady = true;
       listener.onSettings(maxConcurrentStreams ?? Number.POSITIVE_INFINITY);
     });
-    this.#http2.on("goaway", (code, lastStreamId) => {
+    http2.on("goaway", (code, lastStreamId) => {
       this.#lastStreamId = Math.min(this.#lastStreamId, lastStreamId);
       if (code !== constants.NGHTTP2_NO_ERROR) this.reason = `GOAWAY ${code}`;
       this.#isRetired = true;
       listener.onRetired();
       this.close();
     });
-    this.#http2.on("error", (error) => {
-      const isForeign = !this.#isReady && codeOf(error) === "ERR_HTTP2_ERROR";
-      this.reason = isForeign ? noHttp2 : (codeOf(error) ?? error.name);
-    });
-    this.#http2.on("close", () => {
+    http2.on("error", (error) => this.#onError(error));
+    http2.on("close", () => {
       this.#isRetired = true;
       listener.onClosed();
     });
+    if (this.#opening.signal.aborted) http2.destroy();
+  }
+
+  #onError(error: Error): void {
+    const isForeign = !this.#isReady && codeOf(error) === "ERR_HTTP2_ERROR";
+    if (!this.#opening.signal.aborted) this.reason = isForeign ? noHttp2 : (codeOf(error) ?? error.name);
   }
 
   get isOpen(): boolean {
-    return this.#isReady && !this.#isRetired && !this.#http2.closed && !this.#http2.destroyed;
+    return this.#isReady && !this.#isRetired && this.#http2?.closed === false && !this.#http2.destroyed;
   }
 
   request({ path, shared, own = [] }: RequestHead, body: string | Uint8Array, listener: StreamListener) {
@@ -65,6 +75,7 @@ export class NodeConnection implements Connection {
     // What differs in each request stays out of the compression table.
     const names = own.filter((_, index) => index % 2 === 0);
     Object.assign(headers, { [sensitiveHeaders]: [":path", ...names] });
+    if (this.#http2 === undefined) throw new Error("The connection takes no requests.");
     const stream = this.#http2.request(headers);
     stream.on("response", (fields) => onResponse(fields, listener));
     stream.on("data", (part: Buffer) => listener.onData(part));
@@ -82,7 +93,7 @@ export class NodeConnection implements Connection {
   #endOf({ id, rstCode }: ClientHttp2Stream, hasEnded: boolean) {
     const isRefused = rstCode === constants.NGHTTP2_REFUSED_STREAM;
     // Node.js resets the streams of a connection that ended, by itself.
-    const isReset = rstCode !== constants.NGHTTP2_NO_ERROR && !this.#http2.destroyed;
+    const isReset = rstCode !== constants.NGHTTP2_NO_ERROR && !this.#http2?.destroyed;
     return {
       resetCode: isReset ? rstCode : undefined,
       isUnprocessed: isRefused || id === undefined || id > this.#lastStreamId,
@@ -91,8 +102,8 @@ export class NodeConnection implements Connection {
   }
 
   ping(onResponse: () => void): void {
-    if (this.#http2.destroyed) return;
-    this.#http2.ping((error) => {
+    if (this.#http2?.destroyed) return;
+    this.#http2?.ping((error) => {
       if (error === null) onResponse();
     });
   }
@@ -100,12 +111,13 @@ export class NodeConnection implements Connection {
   close(): void {
     if (!this.#isReady) this.destroy("closed");
     this.#isRetired = true;
-    if (!this.#http2.closed && !this.#http2.destroyed) this.#http2.close();
+    if (!this.#http2?.closed && !this.#http2?.destroyed) this.#http2?.close();
   }
 
   destroy(reason: string): void {
     this.reason = reason;
-    this.#http2.destroy();
+    this.#opening.abort();
+    this.#http2?.destroy();
   }
 }
 

@@ -1,32 +1,42 @@
-/** The socket of a connection: TCP, or TLS with ALPN (RFC 9113 section 3). */
-import { connect as connectTcp, isIP, type Socket } from "node:net";
+/** The socket of a connection: TCP, or TLS with ALPN (RFC 7301, RFC 9113 section 3). */
+import { once } from "node:events";
+import { isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import type { ConnectionOptions } from "./connection.ts";
+import { type ConnectionOptions, noHttp2 } from "./connection.ts";
+import { connectTcp } from "./happy-eyeballs.ts";
 
 /**
  * Connects. The peer's certificate must be valid for the host.
- * @param onConnected called with whether the peer speaks HTTP/2, as far as TLS shows
+ * @param protocol to speak; HTTP/1.1 is also assumed of a peer that does not say
+ * @param signal ends the attempt; it has no effect on the socket that is returned
+ * @throws the error of connecting; one with the code {@link noHttp2} if TLS shows that the peer does not speak it
  */
-export function openSocket(
+export async function openSocket(
   { origin, ca, lookup }: ConnectionOptions,
-  onConnected: (isHttp2: boolean) => void,
-): Socket {
-  const { protocol, hostname, port } = new URL(origin);
+  signal: AbortSignal,
+  protocol: "h2" | "http/1.1" = "h2",
+): Promise<Socket> {
+  const { protocol: scheme, hostname, port } = new URL(origin);
   const host = hostname.replace(/^\[(.+)\]$/, "$1");
-  if (protocol === "http:") {
-    const socket = connectTcp({ host, port: Number(port || 80), noDelay: true, ...(lookup && { lookup }) });
-    return socket.once("connect", () => onConnected(true));
-  }
+  const isSecure = scheme === "https:";
+  const tcp = await connectTcp({ host, port: Number(port || (isSecure ? 443 : 80)), lookup, signal });
+  if (!isSecure) return tcp;
   const socket = connectTls({
+    socket: tcp,
     host,
-    port: Number(port || 443),
-    ALPNProtocols: ["h2"],
+    ALPNProtocols: [protocol],
     // An address is not a name of SNI (RFC 6066 section 3); the certificate is still checked against it.
     ...(isIP(host) === 0 && { servername: host }),
     ...(ca !== undefined && { ca }),
-    ...(lookup && { lookup }),
   });
   // RFC 9113 section 9.2.1 forbids it.
   socket.disableRenegotiation();
-  return socket.setNoDelay().once("secureConnect", () => onConnected(socket.alpnProtocol === "h2"));
+  try {
+    await once(socket, "secureConnect", { signal });
+    if (protocol !== "h2" || socket.alpnProtocol === "h2") return socket;
+    throw Object.assign(new Error("ALPN chose another protocol"), { code: noHttp2 });
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  }
 }

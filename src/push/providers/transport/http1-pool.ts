@@ -5,10 +5,11 @@
 
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
-import type { LookupFunction } from "node:net";
+import { type LookupFunction, Socket } from "node:net";
 import { urlToHttpOptions } from "node:url";
 import { codeOf } from "../../../platform/base/error-code.ts";
 import type { Fields, RequestHead } from "../../../platform/http2/connection.ts";
+import { openSocket } from "../../../platform/http2/socket.ts";
 import {
   type ExchangeResult,
   maxBodyBytes,
@@ -40,18 +41,29 @@ export class Http1Pool {
   readonly #agent: HttpAgent;
   readonly #isSecure: boolean;
   readonly #open = new Set<Promise<ExchangeResult>>();
+  /** How many more requests may be made now: the agent does not count the connections that it still waits for. */
+  #room: number;
+  readonly #waiting: (() => void)[] = [];
 
   constructor({ origin, maxSockets, idleMs, timeoutMs, lookup }: Http1PoolOptions) {
     this.#origin = urlToHttpOptions(new URL(origin));
     this.#timeoutMs = timeoutMs;
+    this.#room = maxSockets;
     this.#isSecure = origin.startsWith("https:");
     const options = {
       keepAlive: true,
       maxSockets,
       timeout: Math.max(idleMs, timeoutMs),
-      ...(lookup && { lookup }),
     };
     this.#agent = this.#isSecure ? new HttpsAgent(options) : new HttpAgent(options);
+    this.#agent.createConnection = (_, done) => {
+      openSocket({ origin, ca: undefined, lookup }, AbortSignal.timeout(timeoutMs), "http/1.1").then(
+        (socket) => done?.(null, socket),
+        // The agent looks at the error alone; its type wants a stream beside it.
+        (error) => done?.(error, new Socket()),
+      );
+      return undefined;
+    };
   }
 
   /** Sends a request. Never rejects. */
@@ -71,6 +83,9 @@ export class Http1Pool {
     );
     const signal = AbortSignal.timeout(this.#timeoutMs);
     const sendRequest = this.#isSecure ? httpsRequest : httpRequest;
+    // It takes no longer than the timeout, which those before it reach earlier.
+    if (this.#room === 0) await new Promise<void>((begin) => this.#waiting.push(begin));
+    else this.#room -= 1;
     try {
       const request = sendRequest({
         ...this.#origin,
@@ -83,11 +98,15 @@ export class Http1Pool {
       request.on("response", (response) => void readResponse(response).then(resolve));
       request.on("error", (error) => resolve(noResponse(signal.aborted ? undefined : codeOf(error))));
       request.end(body);
+      return await promise;
     } catch (error) {
       // Node rejects this path or header.
       return { responded: false, cause: "lost", reason: codeOf(error) ?? "the request cannot be made" };
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#room += 1;
     }
-    return promise;
   }
 
   /** Lets requests in flight finish, then closes the connections. */

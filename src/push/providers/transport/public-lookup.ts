@@ -10,41 +10,23 @@ import { codeOf } from "../../../platform/base/error-code.ts";
 const timeoutMs = 2_000;
 
 /**
- * A look-up for `net.connect`. It reads no hosts file. It fails with `ENOTFOUND` for a name that has no address, else
- * with the code of the failure, such as `ETIMEOUT`.
- * @param resolver its time limits hold for both families at once
+ * A look-up for `connectTcp`. It reads no hosts file. It fails with `ENOTFOUND` for a name that has no address of the
+ * family, else with the code of the failure, such as `ETIMEOUT`.
  */
 export function createPublicLookup(
   resolver = new Resolver({ timeout: timeoutMs, tries: 2 }),
 ): LookupFunction {
-  async function addressesOf(hostname: string): Promise<{ address: string; family: 4 | 6 }[]> {
-    const [ipv4, ipv6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)]);
-    const addresses = [
-      ...valuesOf(ipv4).map((address) => ({ address, family: 4 as const })),
-      ...valuesOf(ipv6).map((address) => ({ address, family: 6 as const })),
-    ];
-    if (addresses.length > 0) return addresses;
-    const codes = [ipv4, ipv6].map((result) => result.status === "rejected" && codeOf(result.reason));
-    const failure = codes.find((code) => code !== "ENODATA" && code !== "ENOTFOUND");
-    throw Object.assign(new Error("the host has no address"), { code: failure || "ENOTFOUND" });
-  }
-
-  return (hostname, { all, family }, callback) => {
-    addressesOf(hostname).then(
-      (addresses) => {
-        const wanted = addresses.filter((one) =>
-          family !== 4 && family !== 6 ? true : one.family === family,
-        );
-        const [first] = wanted;
-        if (!first) return callback(Object.assign(new Error("no such address"), { code: "ENOTFOUND" }), "");
-        if (all) callback(null, wanted);
-        else callback(null, first.address, first.family);
-      },
-      (error) => callback(error, ""),
+  return (hostname, { family }, callback) => {
+    const wanted = family === 6 ? 6 : 4;
+    const found = wanted === 6 ? resolver.resolve6(hostname) : resolver.resolve4(hostname);
+    found.then(
+      (addresses) =>
+        callback(
+          null,
+          addresses.map((address) => ({ address, family: wanted })),
+        ),
+      (error) =>
+        callback(codeOf(error) === "ENODATA" ? Object.assign(error, { code: "ENOTFOUND" }) : error, []),
     );
   };
-}
-
-function valuesOf(result: PromiseSettledResult<string[]>): readonly string[] {
-  return result.status === "fulfilled" ? result.value : [];
 }

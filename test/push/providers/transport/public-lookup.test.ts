@@ -3,10 +3,12 @@ import { generateKeyPairSync, sign } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { Resolver } from "node:dns/promises";
 import { once } from "node:events";
-import { connect, createServer } from "node:net";
+import { createServer } from "node:net";
 import { promisify } from "node:util";
 import { beforeAll, expect, test } from "vitest";
+import { connectTcp } from "../../../../src/platform/http2/happy-eyeballs.ts";
 import { createPublicLookup } from "../../../../src/push/providers/transport/public-lookup.ts";
+import { stopwatch } from "../../../support/stopwatch.ts";
 import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import { waitFor } from "../../../support/wait-for.ts";
 
@@ -14,6 +16,7 @@ const cleanup = suiteCleanup();
 /** Of records (RFC 1035 section 3.2.2, RFC 3596 section 2.1). */
 const types = { A: 1, AAAA: 28 };
 const records: Readonly<Record<string, Partial<Record<"A" | "AAAA", Buffer>>>> = {
+  "dropping.example.com": { A: Buffer.from([127, 0, 0, 1]) },
   "push.example.com": { A: Buffer.from([127, 0, 0, 1]) },
   "six.example.com": { AAAA: Buffer.from("00000000000000000000000000000001", "hex") },
   "empty.example.com": {},
@@ -25,7 +28,7 @@ beforeAll(async () => {
   const server = createSocket("udp4");
   server.on("message", (query, from) => {
     const { name, type, end } = questionOf(query);
-    if (name.startsWith("silent")) return;
+    if (name.startsWith("silent") || (name.startsWith("dropping") && type === types.AAAA)) return;
     const known = records[name];
     const data = Object.entries(types).flatMap(([key, value]) =>
       value === type ? (known?.[key as keyof typeof types] ?? []) : [],
@@ -71,40 +74,51 @@ function lookupWithin(timeout: number): typeof lookup {
   return createPublicLookup(resolver);
 }
 
-const find = (hostname: string, family = 0, within = lookup) =>
+const find = (hostname: string, family: number, within = lookup) =>
   new Promise((resolve, reject) => {
     within(hostname, { all: true, family }, (error, addresses) =>
       error ? reject(error) : resolve(addresses),
     );
   });
 
-test("a host has the addresses of both families", async () => {
-  expect(await find("push.example.com")).toEqual([{ address: "127.0.0.1", family: 4 }]);
-  expect(await find("six.example.com")).toEqual([{ address: "::1", family: 6 }]);
+test("a host has the addresses of each family", async () => {
+  expect(await find("push.example.com", 4)).toEqual([{ address: "127.0.0.1", family: 4 }]);
+  expect(await find("six.example.com", 6)).toEqual([{ address: "::1", family: 6 }]);
 });
 
 test.each([
-  ["none.example.com", 0, "ENOTFOUND"],
-  ["empty.example.com", 0, "ENOTFOUND"],
+  ["none.example.com", 4, "ENOTFOUND"],
+  ["empty.example.com", 4, "ENOTFOUND"],
   ["push.example.com", 6, "ENOTFOUND"],
 ])("without an address, %s of family %i fails with %s", async (hostname, family, code) => {
   await expect(find(hostname, family)).rejects.toMatchObject({ code });
 });
 
 test("a name server that stays silent fails with ETIMEOUT", async () => {
-  await expect(find("silent.example.com", 0, lookupWithin(300))).rejects.toMatchObject({ code: "ETIMEOUT" });
+  await expect(find("silent.example.com", 4, lookupWithin(300))).rejects.toMatchObject({ code: "ETIMEOUT" });
 });
 
-test("a connection is made to it", async () => {
-  const server = createServer((socket) => socket.end("here"));
-  server.listen(0, "127.0.0.1");
+test.each(["push", "dropping"])("a connection to it does not wait for the other family: %s", async (name) => {
+  const server = createServer();
+  const asked = once(server.listen(0, "127.0.0.1"), "connection");
   await once(server, "listening");
   cleanup.defer(() => void server.close());
   const address = server.address();
   const port = typeof address === "object" && address ? address.port : 0;
-  const socket = connect({ host: "push.example.com", port, lookup });
-  const [data] = await once(socket, "data");
-  expect(String(data)).toBe("here");
+  const patient = new Resolver({ timeout: 60_000, tries: 1 });
+  patient.setServers(nameServers);
+  const { signal } = new AbortController();
+  const elapsed = stopwatch();
+  const socket = await connectTcp({
+    host: `${name}.example.com`,
+    port,
+    lookup: createPublicLookup(patient),
+    signal,
+  });
+  expect(elapsed()).toBeLessThan(1_000);
+  socket.destroy();
+  await asked;
+  patient.cancel();
 });
 
 test("a signature waits for none of 400 hosts whose name server is silent", async () => {
