@@ -703,7 +703,8 @@ export interface components {
              * @description Image name as it is, such as `promo/summer.jpg` or `акции/летняя распродажа.jpg`: it is encoded when
              *     providers are given its URL below `PUSH_IMAGE_BASE_URL`, and may have at most 1000 bytes then. No
              *     part between slashes may be empty or `.`, `..` may not occur, nor control characters, nor a scheme
-             *     such as `https:` at the beginning. An empty name, like null, means no image.
+             *     such as `https:` at the beginning. An empty name, like null, means no image. Where a provider's
+             *     payload of about 4000 bytes has no room for it beside title and message, it is left out.
              */
             image?: string | null;
             /**

@@ -3,6 +3,7 @@
  * Nothing here reads `process.env`.
  */
 import { join } from "node:path";
+import * as v from "valibot";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import {
   checked,
@@ -12,6 +13,7 @@ import {
   matching,
   oneOf,
   parse,
+  refusing,
   stricterInProduction,
 } from "../platform/settings/kinds.ts";
 import {
@@ -113,6 +115,12 @@ const allowedHosts = (environment: Environment) =>
     "a comma-separated list of hosts; *.example.com stands for all below it",
   );
 
+/** Short enough that every payload has room for an image, the longest title and a text. */
+const imageBase = v.pipe(
+  baseUrl,
+  refusing((url) => (url.length > 500 ? "must not be longer than 500 characters" : undefined)),
+);
+
 /** The settings of the providers, row by row. */
 export const providerTable = {
   PUSH_PROVIDERS: {
@@ -123,8 +131,9 @@ export const providerTable = {
     example: "fcm,apns,webpush",
   },
   PUSH_IMAGE_BASE_URL: {
-    description: "Where devices fetch the images of notifications; without it they get none.",
-    kind: secure(baseUrl),
+    description:
+      "Where devices fetch the images of notifications, in at most 500 characters; without it they get none.",
+    kind: secure(imageBase),
     example: "https://images.example.com/push",
   },
   PUSH_HTTP2_CLIENT: {

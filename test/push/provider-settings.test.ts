@@ -217,6 +217,11 @@ describe("settings that are wrong", () => {
       { PUSH_IMAGE_BASE_URL: "http://a.example" },
       /^PUSH_IMAGE_BASE_URL must begin with https/,
     ],
+    [
+      "images too far down",
+      { PUSH_IMAGE_BASE_URL: `https://a.example/${"a".repeat(483)}` },
+      /^PUSH_IMAGE_BASE_URL must not be longer than 500 characters/,
+    ],
   ])("%s", (_, changes, expected) => {
     const lines = linesOf({ ...whole, ...changes });
     expect(lines).toHaveLength(1);

@@ -1,7 +1,8 @@
 /**
- * Shortens a message to the payload limit of a provider. A message may have 4000 bytes, and with the rest of the
+ * Fits a message into the payload limit of a provider. A message may have 4000 bytes, and with the rest of the
  * payload that exceeds the providers' limits of about 4096 bytes. The history has the whole text.
  */
+import type { NotificationContent } from "./provider.ts";
 
 const ellipsis = "…";
 
@@ -11,29 +12,38 @@ function jsonBytes(text: string): number {
 }
 
 /**
- * The text, or as much of its beginning as fits, with an ellipsis. It is never cut inside a grapheme, which a reader
- * sees as one character.
+ * The text, or as much of its beginning as fits, with an ellipsis. It is cut between graphemes, which a reader sees as
+ * one character each; inside of one only if not even the first fits, and never inside a code point.
  * @param maxBytes limit of the text inside a JSON string, in UTF-8
  */
 export function fittingText(text: string, maxBytes: number): string {
-  let room = maxBytes - jsonBytes(text);
-  if (room >= 0) return text;
-  room = maxBytes - jsonBytes(ellipsis);
+  if (jsonBytes(text) <= maxBytes) return text;
+  let room = maxBytes - jsonBytes(ellipsis);
+  if (room < 0) return "";
   let end = 0;
-  for (const { segment, index } of new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(text)) {
-    room -= jsonBytes(segment);
+  for (const character of text) {
+    room -= jsonBytes(character);
     if (room < 0) break;
-    end = index + segment.length;
+    end += character.length;
   }
-  return maxBytes < jsonBytes(ellipsis) ? "" : text.slice(0, end).trimEnd() + ellipsis;
+  const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(text);
+  return text.slice(0, graphemes.containing(end)?.index || end).trimEnd() + ellipsis;
 }
 
 /**
- * The content as JSON of at most `maxBytes`; its message is shortened if necessary.
- * @param write returns the JSON of the content with the given message, which must occur in it once
+ * The content as JSON of at most `maxBytes`. What does not fit is first sent without its image, and then with a
+ * shorter message: a text that is read loses nothing to an image.
+ * @param write returns the JSON of a content, in which its message occurs once
  */
-export function fittingJson(message: string, maxBytes: number, write: (message: string) => string): string {
-  const whole = write(message);
+export function fittingJson(
+  content: NotificationContent,
+  maxBytes: number,
+  write: (content: NotificationContent) => string,
+): string {
+  const whole = write(content);
   const excess = Buffer.byteLength(whole) - maxBytes;
-  return excess <= 0 ? whole : write(fittingText(message, Math.max(0, jsonBytes(message) - excess)));
+  if (excess <= 0) return whole;
+  if (content.imageUrl !== undefined)
+    return fittingJson({ ...content, imageUrl: undefined }, maxBytes, write);
+  return write({ ...content, message: fittingText(content.message, jsonBytes(content.message) - excess) });
 }

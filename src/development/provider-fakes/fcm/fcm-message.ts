@@ -244,9 +244,12 @@ function sizeProblem({ data, notification, android, apns }: FcmMessage): FieldVi
   if (androidBytes > maxPayload) {
     return { field: "message.android", description: "Android message is too big" };
   }
-  if (!apns?.payload || Buffer.byteLength(JSON.stringify(apns.payload)) <= maxPayload) return undefined;
+  // What goes to APNs has the rest of the message in it too.
+  if (!apns || jsonBytes({ alert: notification, ...data, ...apns.payload }) <= maxPayload) return undefined;
   return { field: "message.apns.payload", description: "APNs message is too big" };
 }
+
+const jsonBytes = (value: object): number => Buffer.byteLength(JSON.stringify(value));
 
 /** Bytes of the names and values. */
 function bytesOf(map: Readonly<Record<string, unknown>> | undefined): number {

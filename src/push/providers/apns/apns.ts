@@ -77,10 +77,9 @@ export class ApnsProvider implements PushProvider {
   }
 
   prepare(content: NotificationContent): Send {
-    const { notificationId, message, expiresAt } = content;
-    const write = (text: string): string => bodyOf({ ...content, message: text });
+    const { notificationId, expiresAt } = content;
     const chunk: Chunk = {
-      body: Buffer.from(fittingJson(message, maxPayloadBytes, write)),
+      body: Buffer.from(fittingJson(content, maxPayloadBytes, bodyOf)),
       fields: [
         // 0 would mean that APNs tries once and does not store the message.
         ...["apns-expiration", String(Math.max(1, Math.floor(expiresAt / 1000)))],

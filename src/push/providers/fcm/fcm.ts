@@ -93,10 +93,12 @@ export class FcmProvider implements PushProvider {
     const ttl = Math.min(Math.max(seconds, 0), maxTtl);
     const ids = `"notificationId":${JSON.stringify(content.notificationId)},"messageId":"`;
     const beforeMessageId = `,"data":{${ids}`;
+    const beforeToken = '{"message":{"token":';
     // 36 bytes are for the message id, a UUID.
-    const room = maxPayloadBytes - Buffer.byteLength(beforeMessageId) - 36 - '{"message":{"token":""'.length;
-    const rest = fittingJson(content.message, room, (message) => messageOf({ ...content, message }, ttl));
-    return { beforeToken: '{"message":{"token":', beforeMessageId, end: `"},${rest.slice(1)}}` };
+    const room =
+      maxPayloadBytes - Buffer.byteLength(`${beforeToken}""${beforeMessageId}"},}`) - 36 + "{".length;
+    const rest = fittingJson(content, room, (fitting) => messageOf(fitting, ttl));
+    return { beforeToken, beforeMessageId, end: `"},${rest.slice(1)}}` };
   }
 
   selfTest(): Promise<Outcome> {
@@ -183,25 +185,21 @@ function errorOf(response: ProviderResponse): FcmError {
 
 /**
  * A message without token and data. A repeat replaces the first message by Android's tag, the web's tag and APNs'
- * collapse id, not by FCM's `collapse_key`, which FCM throttles.
+ * collapse id, not by FCM's `collapse_key`, which FCM throttles. The image is named once, for all platforms. Each byte
+ * is the text's, so Apple's default of `apns-priority` is not stated, and the web's tag has no hyphens.
  */
 function messageOf(content: NotificationContent, ttl: number): string {
   const { notificationId, title, message, imageUrl, expiresAt } = content;
-  const image = imageUrl === undefined ? {} : { image: imageUrl };
   return JSON.stringify({
-    notification: { title, body: message, ...image },
-    android: { ttl: `${ttl}s`, priority: "high", notification: { tag: notificationId, ...image } },
+    notification: { title, body: message, image: imageUrl },
+    android: { ttl: `${ttl}s`, priority: "high", notification: { tag: notificationId } },
     apns: {
       headers: {
         "apns-collapse-id": notificationId,
         "apns-expiration": String(Math.floor(expiresAt / 1000)),
-        "apns-priority": "10",
       },
-      ...(imageUrl !== undefined && {
-        payload: { aps: { "mutable-content": 1 } },
-        fcm_options: image,
-      }),
+      ...(imageUrl !== undefined && { payload: { aps: { "mutable-content": 1 } } }),
     },
-    webpush: { headers: { TTL: String(ttl) }, notification: { tag: notificationId, ...image } },
+    webpush: { headers: { TTL: String(ttl) }, notification: { tag: notificationId.replaceAll("-", "") } },
   });
 }

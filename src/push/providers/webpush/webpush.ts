@@ -102,7 +102,7 @@ export class WebPushProvider implements PushProvider {
     const room = maxPayloadBytes - messageIdBytes - '{"messageId":"",'.length + "{".length;
     const chunk: Chunk = {
       ttl: String(Math.min(Math.max(seconds, 0), maxTtl)),
-      end: fittingJson(content.message, room, (message) => payloadOf({ ...content, message })).slice(1),
+      end: fittingJson(content, room, payloadOf).slice(1),
     };
     return this.#inFlight.count((recipient) => this.#send(chunk, recipient));
   }

@@ -35,26 +35,23 @@ describe("a message", () => {
     expect(await fcm.prepare(what)(to)).toEqual({ kind: "sent" });
     const [accepted] = fake.ledger.recent();
     expect(accepted).toMatchObject({ token, messageId: to.messageId, collapseId: what.notificationId });
-    const image = what.imageUrl;
     expect(accepted?.payload).toEqual({
       token,
       data: { notificationId: what.notificationId, messageId: to.messageId },
-      notification: { title: what.title, body: what.message, image },
+      notification: { title: what.title, body: what.message, image: what.imageUrl },
       android: {
         ttl: "3600s",
         priority: "high",
-        notification: { tag: what.notificationId, image },
+        notification: { tag: what.notificationId },
       },
       apns: {
         headers: {
           "apns-collapse-id": what.notificationId,
           "apns-expiration": String(Math.floor(what.expiresAt / 1000)),
-          "apns-priority": "10",
         },
         payload: { aps: { "mutable-content": 1 } },
-        fcm_options: { image },
       },
-      webpush: { headers: { TTL: "3600" }, notification: { tag: what.notificationId, image } },
+      webpush: { headers: { TTL: "3600" }, notification: { tag: what.notificationId.replaceAll("-", "") } },
     });
   });
 
