@@ -132,7 +132,8 @@ function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
       return [otherKeyRow, "The subscription was made for another application server key."];
     }
     if (ended.has(id)) return ["Gone", "The subscription has ended."];
-    return headerProblem(exchange);
+    // Firefox for Android takes less.
+    return headerProblem(exchange, id.startsWith("small-") ? 3070 : maxBody);
   }
 
   return (exchange) => {
@@ -155,7 +156,7 @@ function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
   };
 }
 
-function headerProblem({ headers, body }: Exchange): Problem | undefined {
+function headerProblem({ headers, body }: Exchange, most: number): Problem | undefined {
   const { ttl, urgency, topic } = headers;
   if (typeof ttl !== "string" || !/^\d{1,10}$/.test(ttl)) {
     return ["BadRequest", "TTL is required, in whole seconds."];
@@ -166,7 +167,7 @@ function headerProblem({ headers, body }: Exchange): Problem | undefined {
   if (topic !== undefined && !/^[\w-]{1,32}$/.test(String(topic))) {
     return ["BadRequest", "Topic is at most 32 characters of the base64url alphabet."];
   }
-  if (body.length > maxBody) return ["PayloadTooLarge", `The body is at most ${maxBody} bytes.`];
+  if (body.length > most) return ["PayloadTooLarge", `The body is at most ${most} bytes.`];
   if (body.length > 0 && headers["content-encoding"] !== "aes128gcm") {
     return ["BadRequest", "Content-Encoding is to be aes128gcm."];
   }

@@ -54,6 +54,27 @@ describe("a message", () => {
     expect(payload).toBeLessThanOrEqual(3993);
   });
 
+  test("is sent once more in 2,800 bytes to a browser that takes less", async () => {
+    const send = webPush.prepare(content({ message: "ß".repeat(2000) }));
+    expect(await send(recipient(subscribe("small-1")))).toEqual({ kind: "sent" });
+    const payload = Buffer.byteLength(String(fake.ledger.recent()[0]?.payload));
+    expect(payload).toBeGreaterThan(2790);
+    expect(payload).toBeLessThanOrEqual(2800);
+    expect(fake.ledger.summary().answers).toEqual({ PayloadTooLarge: 1, OK: 1 });
+  });
+
+  test.each<[string, Scenario<WebPushRow>, Outcome, number]>([
+    ["without a body", { answer: { status: 413 }, times: 1 }, { kind: "sent" }, 2],
+    ["cut short", { answer: "PayloadTooLarge", cut: true, times: 1 }, { kind: "sent" }, 2],
+    ["again", { answer: "PayloadTooLarge" }, { kind: "failed", reason: "413" }, 2],
+  ])("is sent twice at most: 413 %s", async (_, scenario, expected, requests) => {
+    fake.play(scenario);
+    const send = webPush.prepare(content({ message: "ß".repeat(2000) }));
+    expect(await send(recipient(subscribe()))).toEqual(expected);
+    const counts = Object.values(fake.ledger.summary().answers);
+    expect(counts.reduce((all, one) => all + one, 0)).toBe(requests);
+  });
+
   test("goes to a hundred browsers at once", async () => {
     const send = webPush.prepare(content());
     const outcomes = await Promise.all(Array.from({ length: 100 }, () => send(recipient(subscribe()))));
