@@ -24,7 +24,7 @@ import {
   type SettingValues,
   type TableReading,
 } from "../platform/settings/settings.ts";
-import { baseUrl, origin, secure } from "../platform/settings/urls.ts";
+import { baseUrl, isPrivate, origin, secure } from "../platform/settings/urls.ts";
 import {
   apnsKey,
   projectId,
@@ -115,6 +115,22 @@ const allowedHosts = (environment: Environment) =>
     "a comma-separated list of hosts; *.example.com stands for all below it",
   );
 
+/** Names that are nobody's (RFC 6761, RFC 6762). */
+const reservedName = /(?:^|\.)(?:example(?:\.(?:com|net|org))?|test|invalid|localhost|local)\.?$/;
+
+const subject = stricterInProduction(
+  matching(
+    "a mailto: or https: URL",
+    /^(?:mailto:[\x21-\x7e]{1,200}@[A-Za-z0-9.-]{1,200}|https:\/\/[\x21-\x7e]{1,400})$/,
+  ),
+  (text) => {
+    const url = URL.parse(text.replace(/^mailto:.*@/, "https://"));
+    return url !== null && !isPrivate(url) && !reservedName.test(url.hostname)
+      ? undefined
+      : "must name a public host, where you can be reached: Apple refuses others, as BadJwtToken";
+  },
+);
+
 /** Short enough that every payload has room for an image, the longest title and a text. */
 const imageBase = v.pipe(
   baseUrl,
@@ -193,17 +209,14 @@ export const providerTable = {
   },
   WEBPUSH_SUBJECT: {
     description: "The contact that Web Push services can turn to.",
-    kind: matching(
-      "a mailto: or https: URL",
-      /^(?:mailto:[\x21-\x7e]{1,200}@[A-Za-z0-9.-]{1,200}|https:\/\/[\x21-\x7e]{1,400})$/,
-    ),
-    example: "mailto:push@example.com",
+    kind: subject,
+    example: "mailto:push@your-domain.com",
   },
   WEBPUSH_ALLOWED_HOSTS: {
     description: "The Web Push services that a device may name.",
     kind: allowedHosts,
     default:
-      "fcm.googleapis.com, updates.push.services.mozilla.com, web.push.apple.com, *.notify.windows.com",
+      "fcm.googleapis.com, jmt17.google.com, updates.push.services.mozilla.com, *.push.apple.com, *.notify.windows.com",
     example: "fcm.googleapis.com,web.push.apple.com",
   },
 } as const satisfies SettingsTable;

@@ -8,6 +8,7 @@ import type { EnvironmentVariables } from "../../src/platform/settings/environme
 import type { Environment } from "../../src/platform/settings/kinds.ts";
 import { type ProviderSettings, resolveProviderSettings } from "../../src/push/provider-settings.ts";
 import { createProviders } from "../../src/push/providers/create-providers.ts";
+import { parseSubscription } from "../../src/push/providers/webpush/webpush-subscription.ts";
 
 const pem = (key: KeyObject): string => key.export({ type: "pkcs8", format: "pem" }).toString();
 const rsa = pem(generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey);
@@ -43,7 +44,7 @@ const whole: EnvironmentVariables = {
   APNS_TOPIC: "com.example.app",
   WEBPUSH_VAPID_PRIVATE_KEY: vapidPrivate,
   WEBPUSH_VAPID_PUBLIC_KEY: vapidPublic,
-  WEBPUSH_SUBJECT: "mailto:push@example.com",
+  WEBPUSH_SUBJECT: "mailto:push@shop.example.io",
 };
 
 function read(env: EnvironmentVariables, environment: Environment = "production") {
@@ -83,11 +84,12 @@ describe("settings that are right", () => {
       webpush: {
         vapidPrivateKey: vapidPrivate,
         vapidPublicKey: vapidPublic,
-        subject: "mailto:push@example.com",
+        subject: "mailto:push@shop.example.io",
         allowedHosts: [
           "fcm.googleapis.com",
+          "jmt17.google.com",
           "updates.push.services.mozilla.com",
-          "web.push.apple.com",
+          "*.push.apple.com",
           "*.notify.windows.com",
         ],
       },
@@ -129,6 +131,20 @@ describe("settings that are right", () => {
       endpoint: "https://fcm.googleapis.com",
       account: { projectId: "my-project" },
     });
+  });
+
+  test("of Web Push take the endpoints that browsers have", async () => {
+    const { webpush } = settingsOf(whole);
+    const keys = { p256dh: vapidPublic, auth: "AAAAAAAAAAAAAAAAAAAAAA" };
+    for (const host of [
+      "fcm.googleapis.com",
+      "jmt17.google.com",
+      "web.push.apple.com",
+      "api.sandbox.push.apple.com",
+    ]) {
+      const token = JSON.stringify({ endpoint: `https://${host}/x`, keys });
+      expect(parseSubscription(token, webpush?.allowedHosts ?? [])).toHaveProperty("value");
+    }
   });
 
   test("of development may name fakes on this machine", () => {
@@ -209,6 +225,19 @@ describe("settings that are wrong", () => {
       /^WEBPUSH_VAPID_PUBLIC_KEY does not belong/,
     ],
     ["no subject", { WEBPUSH_SUBJECT: "me" }, /^WEBPUSH_SUBJECT must be a mailto: or https: URL/],
+    ...["@localhost", "@mail", "@example.com", "@push.example", "@a.test", "@a.invalid", "@10.0.0.1"].map(
+      (host): [string, EnvironmentVariables, RegExp] => [
+        `a subject ${host}`,
+        { WEBPUSH_SUBJECT: `mailto:push${host}` },
+        /^WEBPUSH_SUBJECT must name a public host/,
+      ],
+    ),
+    [
+      "a subject on this machine",
+      { WEBPUSH_SUBJECT: "https://LOCALHOST:8080/" },
+      /^WEBPUSH_SUBJECT must name/,
+    ],
+    ["a subject nearby", { WEBPUSH_SUBJECT: "https://push.local./" }, /^WEBPUSH_SUBJECT must name/],
     ["an address as host", { WEBPUSH_ALLOWED_HOSTS: "10.0.0.1" }, /^WEBPUSH_ALLOWED_HOSTS \[0\] must be/],
     ["a host that is all", { WEBPUSH_ALLOWED_HOSTS: "*" }, /^WEBPUSH_ALLOWED_HOSTS \[0\] must be/],
     ["a top-level domain", { WEBPUSH_ALLOWED_HOSTS: "*.com" }, /^WEBPUSH_ALLOWED_HOSTS \[0\] must be/],
