@@ -5,8 +5,8 @@
 import { createECDH, createPrivateKey, ECDH } from "node:crypto";
 import * as v from "valibot";
 import { json, object, only } from "../platform/settings/json.ts";
-import { checked, type Environment, matching, refusing } from "../platform/settings/kinds.ts";
-import { pemBlock } from "../platform/settings/pem.ts";
+import { checked, type Environment, matching, must, refusing } from "../platform/settings/kinds.ts";
+import { pemBlock, privateKeyLabels } from "../platform/settings/pem.ts";
 import { secure, urlWithoutQuery } from "../platform/settings/urls.ts";
 
 /** The members of a Google service account that are used. */
@@ -21,20 +21,19 @@ export interface ServiceAccount {
   readonly tokenUri: string;
 }
 
-function isStrongRsa(pem: string): boolean {
-  try {
-    const { asymmetricKeyType: type, asymmetricKeyDetails } = createPrivateKey(pem);
-    return type === "rsa" && (asymmetricKeyDetails?.modulusLength ?? 0) >= 2048;
-  } catch {
-    return false;
-  }
-}
-
 const visible = (most: number) => new RegExp(`^[\\x21-\\x7e]{1,${most}}$`);
 const tokenUri = secure(urlWithoutQuery("an http or https URL without user, query and fragment"));
 
 /** The id of a project of Google Cloud. */
 export const projectId = matching("the id of a project", /^[a-z0-9:.-]{1,100}$/);
+
+const strongRsa = "an unencrypted RSA key of at least 2048 bits";
+
+/** JSON whose strings have line breaks, which a shell or a template made of their `\n`, with `\n` again. */
+const withoutBreaks = v.pipe(
+  v.string(),
+  v.transform((text) => text.replace(/"(?:[^"\\]|\\.)*"/gs, (string) => string.replace(/\r?\n/g, "\\n"))),
+);
 
 const accountFile = (environment: Environment) =>
   object("an object", {
@@ -42,8 +41,11 @@ const accountFile = (environment: Environment) =>
     project_id: projectId,
     private_key_id: v.optional(matching("1 to 128 visible ASCII characters", visible(128))),
     private_key: v.pipe(
-      matching("a private key in PEM form", /^\s*-----BEGIN /),
-      v.check(isStrongRsa, "must be an unencrypted RSA key of at least 2048 bits"),
+      pemBlock(strongRsa, privateKeyLabels, (pem) => ({ pem, key: createPrivateKey(pem) })),
+      refusing(({ key: { asymmetricKeyType: type, asymmetricKeyDetails } }) =>
+        type === "rsa" && (asymmetricKeyDetails?.modulusLength ?? 0) >= 2048 ? undefined : must(strongRsa),
+      ),
+      v.transform(({ pem }) => pem),
     ),
     client_email: matching("an e-mail address", visible(320)),
     token_uri: tokenUri(environment),
@@ -51,18 +53,21 @@ const accountFile = (environment: Environment) =>
 
 /** The service account that sends with FCM, from its JSON file. */
 export const serviceAccount = (environment: Environment) =>
-  json(
-    "the JSON of a Google service account",
-    v.pipe(
-      accountFile(environment),
-      v.transform(
-        (file): ServiceAccount => ({
-          projectId: file.project_id,
-          privateKeyId: file.private_key_id,
-          privateKey: file.private_key,
-          clientEmail: file.client_email,
-          tokenUri: file.token_uri,
-        }),
+  v.pipe(
+    withoutBreaks,
+    json(
+      "the JSON of a Google service account",
+      v.pipe(
+        accountFile(environment),
+        v.transform(
+          (file): ServiceAccount => ({
+            projectId: file.project_id,
+            privateKeyId: file.private_key_id,
+            privateKey: file.private_key,
+            clientEmail: file.client_email,
+            tokenUri: file.token_uri,
+          }),
+        ),
       ),
     ),
   );

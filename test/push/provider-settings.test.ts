@@ -126,6 +126,21 @@ describe("settings that are right", () => {
     expect(settingsOf(env).fcm?.account.projectId).toBe("my-project");
   });
 
+  test.each<[string, (json: string) => string]>([
+    ["CRLF", (json) => json.replaceAll("\\n", "\\r\\n")],
+    ["line breaks that are escaped twice", (json) => json.replaceAll("\\n", "\\\\n")],
+    ["CRLF that is escaped twice", (json) => json.replaceAll("\\n", "\\\\r\\\\n")],
+    ["real line breaks", (json) => json.replaceAll("\\n", "\n")],
+    ["real CRLF", (json) => json.replaceAll("\\n", "\r\n")],
+    ["spaces", (json) => json.replaceAll("\\n", " ")],
+  ])("of FCM may have a key with %s", (_, write) => {
+    const FCM_CREDENTIALS = write(JSON.stringify(account, null, 2));
+    expect(settingsOf({ PUSH_PROVIDERS: "fcm", FCM_CREDENTIALS }).fcm?.account).toHaveProperty(
+      "privateKey",
+      rsa,
+    );
+  });
+
   test("of FCM may be a project, whose credentials are the machine's", () => {
     expect(settingsOf({ PUSH_PROVIDERS: "fcm", FCM_PROJECT_ID: "my-project" }).fcm).toEqual({
       endpoint: "https://fcm.googleapis.com",
@@ -197,7 +212,11 @@ describe("settings that are wrong", () => {
     ["a project that is a path", credentials({ project_id: "../x" }), /^FCM_CREDENTIALS project_id must be/],
     ["a weak key", credentials({ private_key: weakRsa }), new RegExp(`^FCM_CREDENTIALS ${badKey}$`)],
     ["a key of another kind", credentials({ private_key: p256 }), new RegExp(`^FCM_CREDENTIALS ${badKey}$`)],
-    ["no key", credentials({ private_key: "-----BEGIN x" }), new RegExp(`^FCM_CREDENTIALS ${badKey}$`)],
+    [
+      "no key",
+      credentials({ private_key: "-----BEGIN x" }),
+      new RegExp(`^FCM_CREDENTIALS ${badKey}, but holds no whole PEM`),
+    ],
     [
       "a project beside credentials",
       { FCM_PROJECT_ID: "x" },

@@ -3,18 +3,25 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import * as v from "valibot";
 import { must, type TextSchema, unquoted } from "./kinds.ts";
 
-const block = /-----BEGIN ([A-Z0-9 ]+)-----(?:(?!-----)[\s\S])*-----END \1-----/g;
+const block = /-----BEGIN ([A-Z0-9 ]+)-----((?:(?!-----)[\s\S])*)-----END \1-----/g;
 
-/** The blocks of a text, or why they are refused: a phrase that follows "but". */
+/**
+ * The blocks of a text, or why they are refused: a phrase that follows "but". Line breaks are those of RFC 7468 section
+ * 3, whatever a shell, a template or an editor made of them: CRLF, spaces, the characters `\n`, or those escaped again.
+ */
 function blocksOf(text: string, labels: readonly string[]): readonly string[] | string {
-  const found = [...text.replaceAll("\\n", "\n").replaceAll("\r\n", "\n").matchAll(block)];
+  const found = [...text.matchAll(block)];
   if (found.length === 0) return "holds no whole PEM block";
   const foreign = found.find(([, label = ""]) => !labels.includes(label));
-  return foreign ? `holds a block ${foreign[1]}` : found.map(([whole]) => `${whole}\n`);
+  if (foreign) return `holds a block ${foreign[1]}`;
+  return found.map(([, label, body = ""]) => {
+    const lines = body.replace(/\\+[rn]?|\s+/g, "").replace(/.{64}(?=.)/g, "$&\n");
+    return `-----BEGIN ${label}-----\n${lines}\n-----END ${label}-----\n`;
+  });
 }
 
 /**
- * PEM blocks; line breaks may be written as the two characters `\n`.
+ * PEM blocks, however their line breaks are written.
  *
  * @param expects as in "a public key in PEM form"
  * @param labels the labels that are accepted, as in "PUBLIC KEY"
