@@ -13,6 +13,7 @@ import {
   createServer as createTcpServer,
   type Server,
 } from "node:net";
+import { setTimeout as elapsed } from "node:timers/promises";
 import { createServer as createTlsServer } from "node:tls";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Connect } from "../../../../src/platform/http2/connection.ts";
@@ -364,5 +365,18 @@ describe.each(["own", "node"] as const)("with the client %s:", (client) => {
     expect(await ask(pool)).toEqual({ responded: false, cause: "unreachable", reason: "closed" });
     await closed;
     expect(statuses(await replies)).toEqual([200]);
+  });
+
+  test("close ends although a request is never answered, and another waits for its room", async () => {
+    const origin = await serve((stream) => {
+      // Should the pool keep it, the server ends the connection.
+      closing.push(async () => stream.session?.destroy());
+    });
+    const pool = new Http2Pool({ connect, origin, maxSessions: 1, maxStreams: 1, timeoutMs: 500 });
+    const replies = askMany(pool, 2);
+    const closed = pool.close().then(() => "closed");
+    expect(await Promise.race([closed, elapsed(10_000, "still open", { ref: false })])).toBe("closed");
+    const unanswered = { responded: false, cause: "timeout" };
+    expect(await replies).toMatchObject([unanswered, unanswered]);
   });
 });
