@@ -41,7 +41,10 @@ export const placeOf = (timeZone: SQLWrapper, utcOffset: SQLWrapper): SQL =>
 export const devices = push.table(
   "devices",
   {
-    /** Ids are in the order of registration and never change. Planning walks them, and so visits each device once. */
+    /**
+     * Ids are in the order of registration, and last as long as the device is its user's. Planning walks them, and so
+     * visits each device once; what it has planned for an id is sent to that user or to nobody.
+     */
     id: bigserial("id", { mode: "number" }).primaryKey(),
     userId: byteOrderedText("user_id").notNull(),
     provider: text("provider").notNull(),
@@ -54,7 +57,10 @@ export const devices = push.table(
     timeZone: byteOrderedText("time_zone"),
     expiresAt: instant("expires_at").notNull(),
     registeredAt: instant("registered_at").notNull(),
-    /** When the app last registered the token. A provider's report that it died before this time is out of date. */
+    /**
+     * When the app last registered the token, by the database's clock, whatever the clocks of the processes say. A
+     * provider's report that it died before this time is out of date.
+     */
     renewedAt: instant("renewed_at").notNull(),
   },
   (table) => [
@@ -211,7 +217,10 @@ export const deliveryChunks = push.table(
     sent: integer("sent").notNull(),
     /** Devices that the provider refused or reported dead. */
     failed: integer("failed").notNull(),
-    /** Devices that were not sent to: they expired or were removed, or the notification expired or was cancelled. */
+    /**
+     * Devices that were not sent to: they expired, were removed or changed their user, or the notification expired or
+     * was cancelled.
+     */
     dropped: integer("dropped").notNull(),
     /** The failed devices that were reported dead. */
     dead: integer("dead").notNull(),

@@ -202,9 +202,10 @@ const selectDevices = prepared(["provider", "id"], ({ provider, id }) => {
 });
 
 /**
- * The chunk's devices that are still registered with the provider and have not expired, in the chunk's order: those
- * that were refused come last. `offset 0` makes PostgreSQL look up each device by its id. Otherwise a query plan made
- * while the table was small would read the whole table, and PostgreSQL would keep that plan while the table grows.
+ * The chunk's devices that are still registered with the provider, by the users for whom they were planned, and have
+ * not expired, in the chunk's order: those that were refused come last. A device that changes its user gets another
+ * id. `offset 0` makes PostgreSQL look up each device by its id. Otherwise a query plan made while the table was small
+ * would read the whole table, and PostgreSQL would keep that plan while the table grows.
  */
 export async function loadDevices(
   db: Database,

@@ -1,6 +1,7 @@
 /**
- * The rows of devices: one for each token, even if the token changes its user. A known token keeps its row and id, so
- * that planning, which walks the devices in the order of ids, visits it once. Only a new token gets a new id.
+ * The rows of devices: one for each token, even if the token changes its user. A renewed token keeps its id, so that
+ * planning, which walks the devices in the order of ids, visits it once. A token that changes its user gets a new id,
+ * so that nothing that was planned for the former user is sent to it. Times are the database's.
  */
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
@@ -40,6 +41,8 @@ export function hashOf(identity: string): string {
 const { id, userId, provider, token, tokenHash, utcOffset, timeZone, expiresAt, registeredAt, renewedAt } =
   names(devices);
 const deviceId = sql`${id}::text`;
+/** An expression: an id that no device has had. */
+const nextId = sql`nextval(pg_get_serial_sequence('push.devices', 'id'))`;
 
 /** The statement that writes the event of a registered token for each row of `from`, which has a device's columns. */
 function registered(from: SQL): SQL {
@@ -47,33 +50,35 @@ function registered(from: SQL): SQL {
 }
 
 const parameters = [
-  ...["userId", "provider", "token", "tokenHash", "utcOffset", "timeZone", "expiresAt", "now"],
+  ...["userId", "provider", "token", "tokenHash", "utcOffset", "timeZone", "expiresAt"],
 ] as const;
 
 const renewal = selection({ isMoved: computed(boolean, sql`former_user <> ${userId}`) });
 
 const updateKnown = prepared(parameters, (parameter) => {
-  const now = sql`${parameter.now}::timestamptz`;
+  const isSame = sql`former_user = ${parameter.userId}`;
+  const isToken = sql`${tokenHash} = decode(${parameter.tokenHash}, 'hex')`;
   const moved = sql`from renewed where former_user <> ${userId}`;
   return sql`
     with known as (
-      select ${id} as known_id, ${userId} as former_user, ${provider} as former_provider
-      from ${devices} where ${tokenHash} = decode(${parameter.tokenHash}, 'hex') for update
+      select ${id} as former_id, ${userId} as former_user, ${provider} as former_provider
+      from ${devices} where ${isToken} for update
     ), renewed as (
       update ${devices}
-      set ${userId} = ${parameter.userId}, ${provider} = ${parameter.provider}, ${token} = ${parameter.token},
+      set ${id} = case when ${isSame} then ${id} else ${nextId} end,
+        ${userId} = ${parameter.userId}, ${provider} = ${parameter.provider}, ${token} = ${parameter.token},
         ${utcOffset} = coalesce(${parameter.utcOffset}::smallint, ${utcOffset}),
         ${timeZone} = case when ${parameter.utcOffset}::smallint is null then ${timeZone} else ${parameter.timeZone} end,
-        ${expiresAt} = ${parameter.expiresAt}::timestamptz, ${renewedAt} = ${now},
-        ${registeredAt} = case when former_user = ${parameter.userId} then ${registeredAt} else ${now} end
-      from known where ${id} = known_id
-      returning ${id}, ${userId}, ${provider}, ${utcOffset}, former_user, former_provider
+        ${expiresAt} = ${parameter.expiresAt}::timestamptz, ${renewedAt} = now(),
+        ${registeredAt} = case when ${isSame} then ${registeredAt} else now() end
+      from known where ${isToken}
+      returning ${id}, ${userId}, ${provider}, ${utcOffset}, former_id, former_user, former_provider
     ), taken_away as (
       ${recordEvent(
         PushEvents.tokenRemoved,
         {
           userId: sql`former_user`,
-          deviceId,
+          deviceId: sql`former_id::text`,
           provider: sql`former_provider`,
           reason: sql`${removalReasonName("MOVED")}::text`,
         },
@@ -92,33 +97,32 @@ const updateKnown = prepared(parameters, (parameter) => {
 export async function renew(
   db: Database,
   registration: Registration,
-  now: Date,
 ): Promise<{ readonly isMoved: boolean } | undefined> {
-  const [renewed] = await rows(db, renewal, updateKnown(valuesOf(registration, now)));
+  const [renewed] = await rows(db, renewal, updateKnown(valuesOf(registration)));
   return renewed;
 }
 
-const insertNew = prepared(parameters, (parameter) => {
-  const now = sql`${parameter.now}::timestamptz`;
-  return sql`
+const insertNew = prepared(
+  parameters,
+  (parameter) => sql`
     with registered as (
       insert into ${devices} (${userId}, ${provider}, ${token}, ${tokenHash}, ${utcOffset}, ${timeZone},
         ${expiresAt}, ${registeredAt}, ${renewedAt})
       values (${parameter.userId}, ${parameter.provider}, ${parameter.token}, decode(${parameter.tokenHash}, 'hex'),
         coalesce(${parameter.utcOffset}::smallint, 0), ${parameter.timeZone}, ${parameter.expiresAt}::timestamptz,
-        ${now}, ${now})
+        now(), now())
       on conflict (${tokenHash}) do nothing
       returning ${id}, ${userId}, ${provider}, ${utcOffset}
     )
-    ${registered(sql`from registered`)}`;
-});
+    ${registered(sql`from registered`)}`,
+);
 
 /** Registers a new token, with its event. @returns false if another call has registered the token meanwhile */
-export async function register(db: Database, registration: Registration, now: Date): Promise<boolean> {
-  return (await rowCount(db, insertNew(valuesOf(registration, now)))) === 1;
+export async function register(db: Database, registration: Registration): Promise<boolean> {
+  return (await rowCount(db, insertNew(valuesOf(registration)))) === 1;
 }
 
-function valuesOf(registration: Registration, now: Date) {
+function valuesOf(registration: Registration) {
   return {
     userId: registration.userId,
     provider: registration.provider,
@@ -127,7 +131,6 @@ function valuesOf(registration: Registration, now: Date) {
     utcOffset: registration.place?.utcOffset ?? null,
     timeZone: registration.place?.timeZone ?? null,
     expiresAt: registration.expiresAt.toISOString(),
-    now: now.toISOString(),
   };
 }
 

@@ -99,14 +99,13 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
       if (errors.length > 0) throw invalidInput(errors);
       const { token, expiration, provider = defaultProvider, utcOffset } = toSave;
       const expiresAt = new Date(Math.min(expiration.getTime(), latestExpiration));
-      const now = new Date(clock.now());
-      const zone = typeof utcOffset === "string" ? zoneTime(utcOffset, now.getTime()) : undefined;
+      const zone = typeof utcOffset === "string" ? zoneTime(utcOffset, clock.now()) : undefined;
       const place = typeof utcOffset === "number" ? { utcOffset, timeZone: null } : zone;
       const registration = { userId, provider, ...keptBy(provider, token), expiresAt, place };
       for (let round = 0; round < maxRounds; round += 1) {
-        const renewed = await renew(db, registration, now);
+        const renewed = await renew(db, registration);
         if (renewed?.isMoved === false) return;
-        if (renewed || (await register(db, registration, now))) {
+        if (renewed || (await register(db, registration))) {
           await removeDevices(db, beyondNewest(userId, maxPerUser), "LIMIT");
           return;
         }

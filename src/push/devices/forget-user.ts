@@ -11,7 +11,7 @@ const device = names(devices);
 const report = names(deadReports);
 
 /**
- * Seconds by which the clock of a push process may be ahead of that of the auth service. A device that was renewed so
+ * Seconds by which the clock of push's database may be ahead of that of the auth service. A device that was renewed so
  * shortly after the deletion may be the deleted user's, so it is removed; its app registers it again.
  */
 const clockSeconds = 60;

@@ -2,7 +2,8 @@
  * Planning: the recipients of a notification are found range by range of device ids. A step plans one range in a short
  * transaction; its chunks are sent while the next ranges are planned. The guarantees:
  *
- * 1. A device is planned once, even if it changes meanwhile, a process dies, or several processes plan at once.
+ * 1. A device is planned once, even if it changes meanwhile, a process dies, or several processes plan at once. If it
+ *    changes its user it counts as another device: what was planned for the former user is not sent to it.
  * 2. A user gets one history entry for any number of devices, no later than the first message, and none after the user
  *    was deleted.
  * 3. Planning ends: devices that are registered after it began are not visited.

@@ -1,8 +1,8 @@
 /**
  * Ranges: devices of consecutive ids that are still to be planned for a notification. It begins with one range of all
- * devices; a range that is too large for one step is split, and one that is planned is removed. Ids never change, so
- * whatever happens to a device meanwhile, it is in one range, and is planned once. Several processes plan ranges of the
- * same notification at once.
+ * devices; a range that is too large for one step is split, and one that is planned is removed. A device keeps its id
+ * while it is its user's, so whatever else happens to it, it is in one range, and is planned once. Several processes
+ * plan ranges of the same notification at once.
  *
  * Like a chunk, a range names the job that may take it; without a job it is parked. A range with a job is locked before
  * its notification, since a step has the range for all of its time and the notification for the end of it only. A

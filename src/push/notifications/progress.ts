@@ -28,7 +28,10 @@ interface Counts {
   readonly sent: number;
   /** Devices that the provider refused or reported dead. */
   readonly failed: number;
-  /** Devices that were not sent to: they expired or were removed, or the notification expired or was cancelled. */
+  /**
+   * Devices that were not sent to: they expired, were removed or changed their user, or the notification expired or was
+   * cancelled.
+   */
   readonly dropped: number;
   /** Devices that were given up; an operator may replay them. */
   readonly deadLettered: number;

@@ -109,12 +109,10 @@ describe.each(backends)("a device on %s", (backend) => {
   test("that was renewed longest ago gives way to another one, with an event", async () => {
     for (let n = 0; n < maxPerUser; n += 1) {
       await save("anna", `t${n}`, "outbox");
-      store.clock.move(1);
     }
     await save("anna", "t0", "outbox");
     await save("boris", "of Boris", "outbox");
     await store.events();
-    store.clock.move(1);
     await save("anna", "of Boris", "outbox");
     const tokens = (await store.all()).map((row) => row.token);
     expect(tokens).toHaveLength(maxPerUser);

@@ -30,6 +30,10 @@ export interface DeviceStore {
   readonly devices: Devices;
   /** In the order of ids; times in milliseconds. */
   all(): Promise<DeviceRow[]>;
+  /** The database's clock, in milliseconds. */
+  now(): Promise<number>;
+  /** Makes all devices registered and renewed so much earlier. */
+  age(seconds: number): Promise<void>;
   /** Type and data of the events so far, checked against their schema and forgotten; in the order of writing. */
   events(): Promise<[type: string, data: Record<string, unknown>][]>;
   /** Removes devices, history, notifications and events. */
@@ -65,6 +69,18 @@ export async function createDeviceStore(backend: Backend): Promise<DeviceStore> 
           from push.devices order by devices.id`,
       );
       return found;
+    },
+    async now() {
+      const [{ ms } = { ms: 0 }] = await rows<{ ms: number }>(
+        db,
+        sql`select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms`,
+      );
+      return ms;
+    },
+    async age(seconds) {
+      const by = sql`${seconds}::float8 * interval '1 second'`;
+      await db.execute(sql`
+        update push.devices set registered_at = registered_at - ${by}, renewed_at = renewed_at - ${by}`);
     },
     async events() {
       const found = await rows<{ type: string; subject: string; data: Record<string, unknown> }>(

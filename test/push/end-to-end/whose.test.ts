@@ -205,6 +205,26 @@ describe.each(backends)("on %s", (backend) => {
     expect(received(token)).toBe(4);
   });
 
+  it("what was planned for a device's user is shown to no other, whenever the device comes to another", async () => {
+    const [former, owner] = [await newUser(), await newUser()];
+    const tokens = { renewed: "hands-1", taken: "hands-2", back: "hands-3", anew: "hands-4" };
+    for (const token of Object.values(tokens)) await former.save(token);
+    const failing = world.fcm.play({ tokenPrefix: "hands-", answer: "INTERNAL" });
+    const id = await operator.send({ utcOffsets: [0], title: "for the former owner" });
+    await until("all have failed once", () => failing.played >= 4);
+    await former.save(tokens.renewed);
+    await owner.save(tokens.taken);
+    await owner.save(tokens.back);
+    await former.save(tokens.back);
+    await former.remove(tokens.anew);
+    await owner.save(tokens.anew);
+    failing.stop();
+    expect(await operator.ended(id)).toMatchObject({ failed: 0, dropped: 3, remaining: 0 });
+    expect(Object.values(tokens).map(received)).toEqual([1, 0, 0, 0]);
+    expect((await owner.history()).content).toEqual([]);
+    expect((await former.history()).content).toHaveLength(1);
+  });
+
   it("a device that two users register at the same time is one user's, and gets one message", async () => {
     const users = await Promise.all(Array.from({ length: 5 }, newUser));
     const token = `wanted-${users[0]?.id}`;

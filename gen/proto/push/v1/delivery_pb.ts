@@ -154,8 +154,8 @@ export type NotificationProgress = Message<"push.v1.NotificationProgress"> & {
   failed: number;
 
   /**
-   * Devices that expired or were removed, or that it was cancelled or too late
-   * for.
+   * Devices that expired, were removed or changed their user after they were
+   * found, or that it was cancelled or too late for.
    *
    * @generated from field: uint32 dropped = 14;
    */
@@ -240,8 +240,8 @@ export type ProgressShare = Message<"push.v1.ProgressShare"> & {
   failed: number;
 
   /**
-   * Devices that expired or were removed, or that it was cancelled or too late
-   * for.
+   * Devices that expired, were removed or changed their user after they were
+   * found, or that it was cancelled or too late for.
    *
    * @generated from field: uint32 dropped = 6;
    */

@@ -28,7 +28,7 @@ export type PushTokenRegistered = Message<"push.v1.PushTokenRegistered"> & {
 
   /**
    * Id of the device, an integer as a string; it keeps it for as long as its
-   * token is registered.
+   * token is this user's. A token that comes to another user gets another id.
    *
    * @generated from field: string device_id = 2;
    */
@@ -191,8 +191,8 @@ export type NotificationCompleted = Message<"push.v1.NotificationCompleted"> & {
   failed: number;
 
   /**
-   * Devices that expired or were removed, or that it was cancelled or too late
-   * for.
+   * Devices that expired, were removed or changed their user after they were
+   * found, or that it was cancelled or too late for.
    *
    * @generated from field: uint32 dropped = 7;
    */
