@@ -3,9 +3,13 @@
  * event is a message of proto/push/v1/events.proto; code that leaves out one of its fields, or adds one, does not
  * compile.
  */
-import type { DescMessage } from "@bufbuild/protobuf";
+import { type DescMessage, fromJsonString } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
-import { IdentityDeletedSchema } from "../../gen/proto/auth/v1/events_pb.ts";
+import {
+  AuthorizationRevokedSchema,
+  IdentityDeletedSchema,
+  RevocationReason,
+} from "../../gen/proto/auth/v1/events_pb.ts";
 import {
   NotificationAcceptedSchema,
   NotificationCompletedSchema,
@@ -16,6 +20,7 @@ import {
   RemovalsHeldSchema,
 } from "../../gen/proto/push/v1/events_pb.ts";
 import type { DurableConsumer, EventStream } from "../platform/messaging/broker.ts";
+import type { CloudEvent } from "../platform/messaging/cloud-event.ts";
 import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
 import { outbox } from "./schema.ts";
 
@@ -30,15 +35,36 @@ export const PushEvents = {
 /** Where the broker keeps the events of this service. */
 export const pushEventStream: EventStream = { name: "gatepost-push", subjects: "push.>" };
 
-/** The event of the auth service that this one acts on: its subject, a user, has been deleted. */
+/** An event of the auth service: its subject, a user, has been deleted. */
 export const identityDeleted = eventKind("auth.identity.deleted.v1", IdentityDeletedSchema);
+/** An event of the auth service: an authorization of its subject has ended. The reuse of a refresh token has it too. */
+export const authorizationRevoked = eventKind("auth.authorization.revoked.v1", AuthorizationRevokedSchema);
 
-/** How far this service has read those events on the broker. */
+/** @returns the authorization that has ended; undefined if its client was disabled, which does not sign the user out */
+export function endedAuthorization({ data }: Pick<CloudEvent, "data">): string | undefined {
+  const { authorizationId, reason } = fromJsonString(AuthorizationRevokedSchema, JSON.stringify(data));
+  return reason === RevocationReason.CLIENT_DISABLED ? undefined : authorizationId;
+}
+
+/** How far this service has read the deletions on the broker. */
 export const deletionsConsumer: DurableConsumer = {
   stream: { name: "gatepost-auth", subjects: "auth.>" },
   name: "push-identity-deleted",
   subject: identityDeleted.type,
 };
+
+/** The events of the auth service that this one acts on, each with how far it has read them on the broker. */
+export const consumptions = [
+  { consumer: deletionsConsumer, schema: identityDeleted.message },
+  {
+    consumer: {
+      ...deletionsConsumer,
+      name: "push-authorization-revoked",
+      subject: authorizationRevoked.type,
+    },
+    schema: authorizationRevoked.message,
+  },
+] as const;
 
 /** The subject of an event: a user, a notification, or else a provider. */
 type About = { readonly userId: SQL } | { readonly notificationId: SQL } | { readonly provider: SQL };

@@ -31,6 +31,7 @@ interface Dependencies {
 interface Caller {
   readonly clientId: string;
   readonly userId?: string;
+  readonly authorizationId?: string | undefined;
 }
 
 /** Longest message, in bytes of UTF-8. The schema can only limit characters. */
@@ -66,8 +67,9 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     async savePushToken({ body: { token, expiration, provider, ...rest } }, { caller, header }) {
       nothingElse(rest);
       const utcOffset = offsetOfHeader(header("barrier-user-utc-offset"));
+      const authorizationId = caller?.authorizationId;
       const device = { token, expiration: instantOf(expiration), ...(provider && { provider }), utcOffset };
-      await devices.save(userOf(caller), device);
+      await devices.save(userOf(caller), { ...device, authorizationId });
       return { status: 204 };
     },
     async deletePushToken({ body }, { caller }) {

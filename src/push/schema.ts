@@ -62,6 +62,8 @@ export const devices = push.table(
      * provider's report that it died before this time is out of date.
      */
     renewedAt: instant("renewed_at").notNull(),
+    /** The authorization of the token with which it was last registered, with whose end it goes. Null: not known. */
+    authorizationId: text("authorization_id"),
   },
   (table) => [
     uniqueIndex("devices_token_unique").on(table.tokenHash),

@@ -33,8 +33,17 @@ import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices, type Devices } from "./devices/devices.ts";
 import { forgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
+import { removeSignedOut } from "./devices/remove-signed-out.ts";
 import { limitSaves, saveRateOfProcess, sharedSaveRate, verifySaveCommands } from "./devices/save-rate.ts";
-import { deletionsConsumer, identityDeleted, PushEvents, pushEventStream } from "./events.ts";
+import {
+  authorizationRevoked,
+  consumptions,
+  deletionsConsumer,
+  endedAuthorization,
+  identityDeleted,
+  PushEvents,
+  pushEventStream,
+} from "./events.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
@@ -111,11 +120,16 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const events = await openPushEvents({ settings, database, eventLog, metrics, logger });
   const { broker } = events;
 
-  async function handleEvent({ id, type, subject, time }: CloudEvent): Promise<void> {
-    if (type !== identityDeleted.type) return;
-    // Without introspection a token of the deleted identity may have renewed a device since.
-    const deletedAt = settings.introspection === undefined ? clock.now() : Date.parse(time);
-    await handleOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
+  async function handleEvent(event: CloudEvent): Promise<void> {
+    const { id, type, subject, time } = event;
+    if (type === identityDeleted.type) {
+      // Without introspection a token of the deleted identity may have renewed a device since.
+      const deletedAt = settings.introspection === undefined ? clock.now() : Date.parse(time);
+      await handleOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
+    } else if (type === authorizationRevoked.type) {
+      const authorizationId = endedAuthorization(event);
+      if (authorizationId !== undefined) await removeSignedOut(db, subject, authorizationId);
+    }
   }
 
   const workers: Loop[] = [];
@@ -133,7 +147,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     broker: broker && {
       async prepare() {
         await broker.prepareStream(pushEventStream);
-        await broker.ensureConsumer(deletionsConsumer);
+        for (const { consumer } of consumptions) await broker.ensureConsumer(consumer);
       },
     },
     async prepare() {
@@ -147,7 +161,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
         startSending({ settings, database, jobs, clock, logger, metrics, providers }),
         startPushJanitor({ settings, db, logger, metrics, broker }),
         events.startRelay(),
-        ...(broker ? [startDeletions({ broker, handleEvent, logger, metrics })] : []),
+        ...(broker ? startConsumptions({ broker, handleEvent, logger, metrics }) : []),
       );
     },
     stopWorkers,
@@ -295,17 +309,22 @@ function startPushJanitor({
   });
 }
 
-/** Handles the deletions of identities, which come from the broker. */
-function startDeletions({
+/** Handles the events of the auth service that come from the broker. */
+function startConsumptions({
   broker,
-  handleEvent,
+  handleEvent: handle,
   logger,
   metrics,
 }: Pick<Parts, "logger" | "metrics"> & {
   readonly broker: Broker;
   readonly handleEvent: (event: CloudEvent) => Promise<void>;
-}): Loop {
-  metrics.broker("push", () => broker.unread(deletionsConsumer));
-  const { message: schema } = identityDeleted;
-  return startConsuming({ broker, consumer: deletionsConsumer, schema, handle: handleEvent, logger });
+}): Loop[] {
+  metrics.broker("push", async () => {
+    const unread = await Promise.all(consumptions.map(({ consumer }) => broker.unread(consumer)));
+    return {
+      events: unread.reduce((sum, { events }) => sum + events, 0),
+      oldestSeconds: Math.max(...unread.map(({ oldestSeconds }) => oldestSeconds)),
+    };
+  });
+  return consumptions.map((consumption) => startConsuming({ ...consumption, broker, handle, logger }));
 }

@@ -55,6 +55,7 @@ export async function prepare(count: number, progress: (done: number) => void): 
         nbf: iat,
         iat,
         jti: newJti(id),
+        sid: id,
         client_id: application.id,
         scope: "profile orders",
       }),

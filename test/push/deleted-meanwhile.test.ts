@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { type JetStreamManager, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect, headers, type NatsConnection } from "@nats-io/transport-node";
 import { beforeAll, describe, expect, test } from "vitest";
+import { basic } from "../support/auth-api.ts";
 import { spawnAuthServer } from "../support/auth-server.ts";
 import { createMigratedDatabase } from "../support/migrated-database.ts";
 import { findNats, type Nats, startNats } from "../support/nats.ts";
@@ -166,5 +167,24 @@ describe.skipIf(findNats() === undefined || !backends.includes("PostgreSQL"))("e
     await call(push, "", "POST", "push", { title: "Again", message: "Are you there?", utcOffsets: [0] });
     for (const user of others)
       await waitFor(async () => expect(await historyOf(push, user), user).toBeGreaterThan(0));
+  });
+
+  test("reach push where an authorization has ended, and its device goes", async () => {
+    const auth = await spawnAuthServer("PostgreSQL", { env: broker });
+    cleanup.defer(() => auth.stop());
+    const push = await startPushApart("PostgreSQL", auth, { env });
+    cleanup.defer(() => push.stop());
+    await addDevice(push, "signed-out");
+    const before = await removals();
+    const changed = await fetch(`${push.authBase}/v1/identities/signed-out/password`, {
+      method: "PUT",
+      headers: {
+        authorization: basic("internal", "internal-dev-secret"),
+        "content-type": "application/json",
+      },
+      body: JSON.stringify({ password: "another horse battery" }),
+    });
+    expect(changed.status).toBe(204);
+    await waitFor(async () => expect(await removals()).toBe(before + 1));
   });
 });

@@ -52,7 +52,9 @@ export function pushOperations() {
         callers: {
           async user(authorization) {
             if (authorization === backoffice) throw wrongApplication();
-            return authorization === user ? { userId: "u-1", clientId: "app" } : undefined;
+            return authorization === user
+              ? { userId: "u-1", clientId: "app", authorizationId: undefined }
+              : undefined;
           },
           async backoffice(authorization) {
             if (authorization === user) throw wrongApplication();

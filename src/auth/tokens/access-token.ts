@@ -20,6 +20,8 @@ export interface AccessTokenClaims {
   readonly iat: number;
   /** `<authorization id>.<random>`. */
   readonly jti: string;
+  /** The id of the authorization. It is read from `jti`, as tokens of earlier versions have no other. */
+  readonly sid: string;
   readonly client_id: string;
   readonly scope: string | undefined;
 }
@@ -143,5 +145,6 @@ function claimsOf(payload: Record<string, unknown>): AccessTokenClaims | undefin
   if (!Array.isArray(aud) || !aud.every((one) => typeof one === "string")) return undefined;
   if (!aud.includes(client_id)) return undefined;
   if (scope !== undefined && typeof scope !== "string") return undefined;
-  return { iss, sub, aud, exp, nbf, iat, jti, client_id, scope };
+  const sid = jti.slice(0, authorizationIdLength);
+  return { iss, sub, aud, exp, nbf, iat, jti, sid, client_id, scope };
 }

@@ -7,7 +7,7 @@ import type { Caller } from "../clients/client.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
-import { type AccessTokenClaims, type AccessTokens, authorizationIdLength } from "./access-token.ts";
+import type { AccessTokenClaims, AccessTokens } from "./access-token.ts";
 import type { Confirmed } from "./confirmed.ts";
 import { endAuthorization } from "./end-authorizations.ts";
 import type { FindPresented } from "./presented-token.ts";
@@ -61,8 +61,10 @@ const authorization = names(authorizations, "a");
  * time, and only while the authorization is not marked as revoked: that has an event of its own. An authorization whose
  * client is disabled is not marked, and its token's revocation has an event: the client may be listed again.
  */
-async function storeRevocation(db: Database, { sub, jti, client_id, exp }: AccessTokenClaims): Promise<void> {
-  const authorizationId = jti.slice(0, authorizationIdLength);
+async function storeRevocation(
+  db: Database,
+  { sub, jti, sid: authorizationId, client_id, exp }: AccessTokenClaims,
+): Promise<void> {
   const fields = {
     identityId: sql`${sub}::text`,
     authorizationId: sql`${authorizationId}::text`,

@@ -70,6 +70,7 @@ export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
       nbf: iat,
       iat,
       jti: newJti(authorizationId),
+      sid: authorizationId,
       client_id: client.clientId,
       scope,
     });

@@ -15,6 +15,8 @@ import type { VerificationKey } from "./verification-key.ts";
 export interface TokenClaims {
   readonly sub: string;
   readonly clientId: string;
+  /** The authorization that the token is from, or what another issuer calls its session; undefined: it is not said. */
+  readonly sid: string | undefined;
 }
 
 /**
@@ -89,11 +91,11 @@ export function createVerifyAccessToken({
         requiredClaims: ["sub", "exp", "iat"],
       }));
     if (!claims || isOtherToken(claims, isMarked)) return undefined;
-    const { sub, azp, client_id: clientId = azp, exp, iat, nbf = iat } = claims;
+    const { sub, azp, client_id: clientId = azp, sid, exp, iat, nbf = iat } = claims;
     // The client of RFC 9068, or the authorized party that OpenID Connect has for it; never two different ones.
     if (!isId(sub) || !isId(clientId) || (azp !== undefined && azp !== clientId)) return undefined;
     if (!isNumericDate(exp) || !isNumericDate(iat) || !isNumericDate(nbf)) return undefined;
-    return { claims: { sub, clientId, exp, notBefore: Math.max(iat, nbf) }, key };
+    return { claims: { sub, clientId, sid: idOrNone(sid), exp, notBefore: Math.max(iat, nbf) }, key };
   }
 
   return async (token) => {
@@ -108,14 +110,18 @@ export function createVerifyAccessToken({
       if (found) verified.set(digest, found);
     }
     if (!found) return undefined;
-    const { exp, notBefore, sub, clientId } = found.claims;
+    const { exp, notBefore, ...claims } = found.claims;
     const now = clock.now() / 1000;
     if (exp <= now) verified.delete(digest);
-    return exp > now && notBefore <= now + clockSkewSeconds ? { sub, clientId } : undefined;
+    return exp > now && notBefore <= now + clockSkewSeconds ? claims : undefined;
   };
 }
 
 /** Whether the claim is a text that can be stored: without control characters and halves of surrogate pairs. */
 function isId(claim: unknown): claim is string {
   return typeof claim === "string" && claim.length <= maxIdLength && /^[^\p{Cc}\p{Cs}]+$/u.test(claim);
+}
+
+function idOrNone(claim: unknown): string | undefined {
+  return isId(claim) ? claim : undefined;
 }

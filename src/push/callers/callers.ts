@@ -14,6 +14,14 @@ import {
 import { createIntrospectionEndpoint, type IntrospectionCredentials } from "./introspection-endpoint.ts";
 import { createKeySet } from "./key-set.ts";
 
+/** A user in the users' application. */
+interface UserCaller {
+  readonly userId: string;
+  readonly clientId: string;
+  /** The authorization of the user's token; undefined: the token does not say. */
+  readonly authorizationId: string | undefined;
+}
+
 /**
  * Authenticates callers by their Authorization header; undefined if it is missing or its token is not valid. Each
  * method throws `forbidden` for a valid token of another application, and `unavailable` if the identity provider or
@@ -21,7 +29,7 @@ import { createKeySet } from "./key-set.ts";
  */
 export interface Callers {
   /** Authenticates a user in the users' application. */
-  user(authorization: string | undefined): Promise<{ userId: string; clientId: string } | undefined>;
+  user(authorization: string | undefined): Promise<UserCaller | undefined>;
   /** Authenticates the back office. */
   backoffice(authorization: string | undefined): Promise<{ clientId: string } | undefined>;
 }
@@ -83,7 +91,7 @@ export function createCallers(dependencies: Dependencies): CallersOfProcess {
   return {
     async user(authorization) {
       const claims = await callerOf(authorization, userAppClientId);
-      return claims && { userId: claims.sub, clientId: claims.clientId };
+      return claims && { userId: claims.sub, clientId: claims.clientId, authorizationId: claims.sid };
     },
     async backoffice(authorization) {
       const claims = await callerOf(authorization, backofficeClientId);

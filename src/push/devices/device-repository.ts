@@ -23,6 +23,7 @@ interface Registration {
   readonly expiresAt: Date;
   /** The place of the device; undefined: unchanged for a known token, UTC for a new one. */
   readonly place: DevicePlace | undefined;
+  readonly authorizationId: string | undefined;
 }
 
 /** The user's offset from UTC, as the app has given it. */
@@ -38,8 +39,8 @@ export function hashOf(identity: string): string {
   return createHash("sha256").update(identity).digest("hex");
 }
 
-const { id, userId, provider, token, tokenHash, utcOffset, timeZone, expiresAt, registeredAt, renewedAt } =
-  names(devices);
+const { id, userId, provider, token, tokenHash, utcOffset, timeZone } = names(devices);
+const { expiresAt, registeredAt, renewedAt, authorizationId } = names(devices);
 const deviceId = sql`${id}::text`;
 /** An expression: an id that no device has had. */
 const nextId = sql`nextval(pg_get_serial_sequence('push.devices', 'id'))`;
@@ -50,7 +51,7 @@ function registered(from: SQL): SQL {
 }
 
 const parameters = [
-  ...["userId", "provider", "token", "tokenHash", "utcOffset", "timeZone", "expiresAt"],
+  ...["userId", "provider", "token", "tokenHash", "utcOffset", "timeZone", "expiresAt", "authorizationId"],
 ] as const;
 
 const renewal = selection({ isMoved: computed(boolean, sql`former_user <> ${userId}`) });
@@ -70,6 +71,7 @@ const updateKnown = prepared(parameters, (parameter) => {
         ${utcOffset} = coalesce(${parameter.utcOffset}::smallint, ${utcOffset}),
         ${timeZone} = case when ${parameter.utcOffset}::smallint is null then ${timeZone} else ${parameter.timeZone} end,
         ${expiresAt} = ${parameter.expiresAt}::timestamptz, ${renewedAt} = now(),
+        ${authorizationId} = ${parameter.authorizationId},
         ${registeredAt} = case when ${isSame} then ${registeredAt} else now() end
       from known where ${isToken}
       returning ${id}, ${userId}, ${provider}, ${utcOffset}, former_id, former_user, former_provider
@@ -107,10 +109,10 @@ const insertNew = prepared(
   (parameter) => sql`
     with registered as (
       insert into ${devices} (${userId}, ${provider}, ${token}, ${tokenHash}, ${utcOffset}, ${timeZone},
-        ${expiresAt}, ${registeredAt}, ${renewedAt})
+        ${expiresAt}, ${registeredAt}, ${renewedAt}, ${authorizationId})
       values (${parameter.userId}, ${parameter.provider}, ${parameter.token}, decode(${parameter.tokenHash}, 'hex'),
         coalesce(${parameter.utcOffset}::smallint, 0), ${parameter.timeZone}, ${parameter.expiresAt}::timestamptz,
-        now(), now())
+        now(), now(), ${parameter.authorizationId})
       on conflict (${tokenHash}) do nothing
       returning ${id}, ${userId}, ${provider}, ${utcOffset}
     )
@@ -131,6 +133,7 @@ function valuesOf(registration: Registration) {
     utcOffset: registration.place?.utcOffset ?? null,
     timeZone: registration.place?.timeZone ?? null,
     expiresAt: registration.expiresAt.toISOString(),
+    authorizationId: registration.authorizationId ?? null,
   };
 }
 

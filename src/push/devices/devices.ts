@@ -22,6 +22,8 @@ export interface DeviceToSave {
   readonly provider?: ProviderName;
   /** Minutes east of UTC, or the name of a time zone. Undefined: UTC for a new token, unchanged for a known one. */
   readonly utcOffset: number | string | undefined;
+  /** The authorization whose end takes the device away; undefined: there is none. */
+  readonly authorizationId?: string | undefined;
 }
 
 export interface Devices {
@@ -97,11 +99,18 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
     async save(userId, toSave) {
       const errors = [...problems(toSave)];
       if (errors.length > 0) throw invalidInput(errors);
-      const { token, expiration, provider = defaultProvider, utcOffset } = toSave;
+      const { token, expiration, provider = defaultProvider, utcOffset, authorizationId } = toSave;
       const expiresAt = new Date(Math.min(expiration.getTime(), latestExpiration));
       const zone = typeof utcOffset === "string" ? zoneTime(utcOffset, clock.now()) : undefined;
       const place = typeof utcOffset === "number" ? { utcOffset, timeZone: null } : zone;
-      const registration = { userId, provider, ...keptBy(provider, token), expiresAt, place };
+      const registration = {
+        userId,
+        provider,
+        ...keptBy(provider, token),
+        expiresAt,
+        place,
+        authorizationId,
+      };
       for (let round = 0; round < maxRounds; round += 1) {
         const renewed = await renew(db, registration);
         if (renewed?.isMoved === false) return;

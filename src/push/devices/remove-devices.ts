@@ -10,17 +10,23 @@ import { devices } from "../schema.ts";
 const { id, userId, provider, tokenHash } = names(devices);
 const removal = selection({ count: computed(integer, sql`(select count(*)::int from removed)`) });
 
+/** Reasons whose removals are reported: to a caller, or to the broker, which then forgets the event. */
+const confirmedReasons: ReadonlySet<RemovalReason> = new Set(["USER", "AUTHORIZATION_REVOKED"]);
+
 /**
  * Removes devices and writes an event for each, in one statement. Once it resolves, the removal is confirmed by the
- * standbys that commits wait for, also if the devices had been removed before. They are found by the hashes of their
- * tokens, which never change and are in one index only. Their ids are in others too, after another column.
+ * standbys that commits wait for; for some reasons also if the devices had been removed before. They are found by the
+ * hashes of their tokens, which never change and are in one index only. Their ids are in others too, after another
+ * column.
  * @param chosen query that returns their hashes as `chosen_hash`. It must lock the rows in the order of ids: then a
  *   device that is renewed or changes its user at the same time is checked again as it is afterwards, and concurrent
  *   removals of the same devices wait for each other instead of deadlocking
  * @returns how many were removed
  */
 export async function removeDevices(db: Database, chosen: SQL, reason: RemovalReason): Promise<number> {
-  const confirming = reason === "USER" ? sql`, ${confirmUnless(sql`exists (select from removed)`)}` : sql``;
+  const confirming = confirmedReasons.has(reason)
+    ? sql`, ${confirmUnless(sql`exists (select from removed)`)}`
+    : sql``;
   const [result] = await rows(
     db,
     removal,

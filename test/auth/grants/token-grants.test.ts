@@ -82,7 +82,7 @@ describe.each(backends)("grants on %s", (backend) => {
     const keySet = createLocalJWKSet(keys as JSONWebKeySet);
     const { payload, protectedHeader } = await jwtVerify(pair.access_token, keySet);
     expect(protectedHeader).toEqual({ alg: "RS256", typ: "at+jwt", kid: server.settings.signing.keyId });
-    const { iat = 0, nbf, exp, jti, ...claims } = payload;
+    const { iat = 0, nbf, exp, jti, sid, ...claims } = payload;
     expect(claims).toEqual({
       iss: server.base,
       sub: id,
@@ -90,6 +90,7 @@ describe.each(backends)("grants on %s", (backend) => {
       client_id: "shop",
       scope: "a",
     });
+    expect(sid).toBe(jti?.split(".")[0]);
     expect(iat).toBeGreaterThanOrEqual(before);
     expect({ nbf, exp }).toEqual({ nbf: iat, exp: iat + 77 });
     expect(await api.introspect(pair.access_token)).toEqual({

@@ -126,7 +126,8 @@ describe("an access token", () => {
       [rsa, "RS256"],
       [ec, "ES256"],
     ] as const) {
-      expect(await ask(sign(parts, key, alg))).toEqual({ userId: parts.claims["sub"], clientId: "app" });
+      const { sub: userId, sid: authorizationId } = parts.claims;
+      expect(await ask(sign(parts, key, alg))).toEqual({ userId, clientId: "app", authorizationId });
     }
   });
 

@@ -5,6 +5,8 @@ import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { forgetUser } from "../../../src/push/devices/forget-user.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import { removeSignedOut } from "../../../src/push/devices/remove-signed-out.ts";
+import { endedAuthorization } from "../../../src/push/events.ts";
 import { createHistory } from "../../../src/push/history/history.ts";
 import { historyEntries, insertEntries, viewEntries } from "../../support/history-rows.ts";
 import { insertNotification } from "../../support/push-rows.ts";
@@ -26,8 +28,9 @@ describe.each(backends)("removals on %s", (backend) => {
   beforeEach(() => store.clear());
 
   const expiration = () => new Date(store.clock.now() + 3_600_000);
-  async function save(userId: string, token: string): Promise<number> {
-    await store.devices.save(userId, { token, expiration: expiration(), utcOffset: undefined });
+  async function save(userId: string, token: string, authorizationId?: string): Promise<number> {
+    const device = { token, expiration: expiration(), utcOffset: undefined, authorizationId };
+    await store.devices.save(userId, device);
     return Number((await store.all()).find((device) => device.token === token)?.id);
   }
   const tokens = async () => (await store.all()).map(({ token }) => token);
@@ -94,6 +97,27 @@ describe.each(backends)("removals on %s", (backend) => {
       ]);
       expect(await tokens()).toEqual(["contested"]);
     }
+  });
+
+  test("with an authorization go the user's devices that were last registered with it, and no others", async () => {
+    const gone = [await save("anna", "first", "a"), await save("anna", "second", "a")];
+    await save("anna", "of another", "b");
+    await save("anna", "of none");
+    for (const authorization of ["a", "b"]) await save("anna", "renewed by another", authorization);
+    for (const authorization of ["a", undefined]) await save("anna", "renewed by none", authorization);
+    await save("boris", "of another user", "a");
+    await store.events();
+    for (let turn = 0; turn < 2; turn += 1) await removeSignedOut(store.db, "anna", "a");
+    expect((await tokens()).toSorted()).toEqual([
+      "of another",
+      "of another user",
+      "of none",
+      "renewed by another",
+      "renewed by none",
+    ]);
+    const about = { userId: "anna", provider: "outbox", reason: "REMOVAL_REASON_AUTHORIZATION_REVOKED" };
+    const events = gone.map((id) => ["removed", { ...about, deviceId: String(id) }]);
+    expect(await store.events()).toEqual(expect.arrayContaining(events));
   });
 
   test("a user who is forgotten leaves no device and no history, each device with an event, and others keep theirs", async () => {
@@ -281,4 +305,15 @@ describe.each(backends)("removals on %s", (backend) => {
       }
     },
   );
+});
+
+test.each([
+  ["REVOCATION_REASON_CLIENT", "a"],
+  ["REVOCATION_REASON_REUSE", "a"],
+  ["REVOCATION_REASON_IDENTITY_DELETED", "a"],
+  ["REVOCATION_REASON_PASSWORD_CHANGED", "a"],
+  ["REVOCATION_REASON_CLIENT_DISABLED", undefined],
+])("an authorization that ends with %s signs out %s", (reason, signedOut) => {
+  const data = { identityId: "anna", authorizationId: "a", clientId: "app", reason };
+  expect(endedAuthorization({ data })).toBe(signedOut);
 });

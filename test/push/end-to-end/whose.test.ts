@@ -173,6 +173,65 @@ describe.each(backends)("on %s", (backend) => {
     expect(Object(body)).toMatchObject({ content: [], totalElements: 0 });
   });
 
+  it("a device whose authorization has ended elsewhere gets nothing more, and the user's others do", async () => {
+    const asApp = basic("mobile-app", "mobile-app-dev-secret");
+    async function auth<T>(path: string, fields: Record<string, string>): Promise<T> {
+      const answer = await fetch(`${server.authBase}/oauth2/v1/${path}`, {
+        method: "POST",
+        headers: { authorization: asApp },
+        body: new URLSearchParams(fields),
+      });
+      expect(answer.status).toBe(200);
+      return JSON.parse((await answer.text()) || "{}");
+    }
+    type Pair = { access_token: string; refresh_token: string };
+    const pairOf = (fields: Record<string, string>) => auth<Pair>("tokens", fields);
+    const refreshed = ({ refresh_token }: Pair) => pairOf({ grant_type: "refresh_token", refresh_token });
+    const endings: Record<string, (pair: Pair, userId: string) => Promise<unknown>> = {
+      revoked: ({ refresh_token: token }) => auth("revoke", { token }),
+      async reused(pair) {
+        await refreshed(await refreshed(pair));
+        await expect(refreshed(pair)).rejects.toThrow();
+      },
+      "with its password changed": (_, userId) =>
+        fetch(`${server.authBase}/v1/identities/${userId}/password`, {
+          method: "PUT",
+          headers: {
+            authorization: basic("internal", "internal-dev-secret"),
+            "content-type": "application/json",
+          },
+          body: JSON.stringify({ password: "another horse battery" }),
+        }),
+    };
+    const users = await Promise.all(
+      Object.entries(endings).map(async ([name, end]) => {
+        const { id } = await newUser();
+        const signIn = () => pairOf({ grant_type: "auth", auth_id: id });
+        const [ended, other] = [await signIn(), await signIn()];
+        const save = async ({ access_token }: Pair, token: string) => {
+          const json = { token, expiration: tomorrow() };
+          expect((await api.call("savePushToken", { as: `Bearer ${access_token}`, json })).status).toBe(204);
+        };
+        await save(ended, `ended-${id}`);
+        // It was registered with the one and is renewed with the other, after a refresh.
+        await save(ended, `other-${id}`);
+        await save(await refreshed(other), `other-${id}`);
+        await end(ended, id);
+        return { name, id };
+      }),
+    );
+    await until("all of them have been learned of", async () => {
+      world.fcm.ledger.clear();
+      await operator.ended(await operator.send({ utcOffsets: [0] }));
+      return users.every(({ id }) => received(`ended-${id}`) === 0);
+    });
+    expect(users.map(({ name, id }) => [name, received(`other-${id}`)])).toEqual([
+      ["revoked", 1],
+      ["reused", 1],
+      ["with its password changed", 0],
+    ]);
+  });
+
   it("a device that changes hands is its new owner's alone", async () => {
     const [former, owner] = [await newUser(), await newUser()];
     const token = `shared-${createHash("sha256").update(former.id).digest("hex")}`;

@@ -1,0 +1,1 @@
+ALTER TABLE "push"."devices" ADD COLUMN "authorization_id" text;
