@@ -25,7 +25,8 @@ export interface paths {
          * Save a device's push token
          * @description Registers the device with this token for the user, or renews it: call it whenever the app starts. A
          *     device is one however its token is spelled: an APNs token in upper or lower case, a browser's
-         *     subscription with whatever members beside its endpoint. A user has a limited number of devices
+         *     subscription with whatever members beside its endpoint, an installation of an app with the newest of the FCM
+         *     tokens that the user has registered for it. A user has a limited number of devices
          *     (20, unless the operator has chosen another one); one more takes the place of the one that was
          *     renewed longest ago. A user may save a limited number of times a minute (60, unless the operator has
          *     chosen another number); more are a 429. A token that belonged to another user belongs to the caller from now on,

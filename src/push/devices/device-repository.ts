@@ -8,7 +8,14 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean } from "../../platform/database/sql/readers.ts";
-import { computed, prepared, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
+import {
+  computed,
+  prepared,
+  type RowOf,
+  rowCount,
+  rows,
+  selection,
+} from "../../platform/database/sql/statements.ts";
 import { PushEvents, recordEvent, removalReasonName } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { devices } from "../schema.ts";
@@ -20,6 +27,9 @@ interface Registration {
   readonly token: string;
   /** The device's identity at its provider, which is the same for each spelling of its token. */
   readonly identity: string;
+  /** How rows are recognised that are the same device, see `KeptToken`. */
+  readonly formerIdentity?: string;
+  readonly installation?: string;
   readonly expiresAt: Date;
   /** The place of the device; undefined: unchanged for a known token, UTC for a new one. */
   readonly place: DevicePlace | undefined;
@@ -51,10 +61,25 @@ function registered(from: SQL): SQL {
 }
 
 const parameters = [
-  ...["userId", "provider", "token", "tokenHash", "utcOffset", "timeZone", "expiresAt", "authorizationId"],
+  ...[
+    "userId",
+    "provider",
+    "token",
+    "tokenHash",
+    "utcOffset",
+    "timeZone",
+    "expiresAt",
+    "authorizationId",
+    "formerHash",
+    "installation",
+  ],
 ] as const;
 
-const renewal = selection({ isMoved: computed(boolean, sql`former_user <> ${userId}`) });
+const renewalFields = {
+  isMoved: computed(boolean, sql`former_user <> ${userId}`),
+  hasOthers: computed(boolean, sql`has_others`),
+};
+const renewal = selection(renewalFields);
 
 const updateKnown = prepared(parameters, (parameter) => {
   const isSame = sql`former_user = ${parameter.userId}`;
@@ -88,18 +113,24 @@ const updateKnown = prepared(parameters, (parameter) => {
       )}
     ), given as (${registered(moved)}
     )
-    select ${renewal} from renewed`;
+    select ${renewal} from renewed cross join (
+      select exists (select from ${devices} where ${tokenHash} = decode(${parameter.formerHash}, 'hex'))
+        or exists (
+          select from ${devices} where ${parameter.installation}::text is not null and not (${isToken})
+            and ${ofInstallation(parameter.userId, parameter.provider, parameter.installation)}) as has_others
+    ) as looked`;
 });
 
 /**
  * Renews a known token, in one statement. A token of another user becomes this user's, with an event for each of the
  * two users.
- * @returns whether it was another user's; undefined if the token is not known
+ * @returns whether it was another user's, and whether there are rows of the same device that {@link replaced} finds;
+ *   undefined if the token is not known
  */
 export async function renew(
   db: Database,
   registration: Registration,
-): Promise<{ readonly isMoved: boolean } | undefined> {
+): Promise<RowOf<typeof renewalFields> | undefined> {
   const [renewed] = await rows(db, renewal, updateKnown(valuesOf(registration)));
   return renewed;
 }
@@ -134,7 +165,29 @@ function valuesOf(registration: Registration) {
     timeZone: registration.place?.timeZone ?? null,
     expiresAt: registration.expiresAt.toISOString(),
     authorizationId: registration.authorizationId ?? null,
+    ...aliasesOf(registration),
   };
+}
+
+function aliasesOf({ formerIdentity, installation }: Registration) {
+  const formerHash = formerIdentity === undefined ? null : hashOf(formerIdentity);
+  return { formerHash, installation: installation ?? null };
+}
+
+/** A condition: the device is of this installation of the user's app. */
+function ofInstallation(user: unknown, providerName: unknown, installation: unknown): SQL {
+  return sql`${userId} = ${user} and ${provider} = ${providerName} and starts_with(${token}, ${installation}::text)`;
+}
+
+/** A query for `removeDevices`: the rows that are the same device as this one, apart from the newest of them. */
+export function replaced(registration: Registration): SQL {
+  const { formerHash, installation } = aliasesOf(registration);
+  const isSame = ofInstallation(registration.userId, registration.provider, installation);
+  return sql`
+    select ${tokenHash} as chosen_hash from ${devices}
+    where ${tokenHash} = decode(${formerHash}::text, 'hex') or ${isSame} and (${renewedAt}, ${id}) < (
+      select ${renewedAt}, ${id} from ${devices} where ${isSame} order by ${renewedAt} desc, ${id} desc limit 1)
+    order by ${id} for update`;
 }
 
 /** A query for `removeDevices`: the devices of a user apart from the last renewed. @param most how many stay */

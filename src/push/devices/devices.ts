@@ -10,7 +10,7 @@ import { names } from "../../platform/database/sql/names.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { KeptToken, PushProvider } from "../providers/provider.ts";
 import { devices } from "../schema.ts";
-import { beyondNewest, hashOf, register, renew } from "./device-repository.ts";
+import { beyondNewest, hashOf, register, renew, replaced } from "./device-repository.ts";
 import { removeDevices } from "./remove-devices.ts";
 import { zoneTime } from "./time-zone.ts";
 
@@ -29,7 +29,8 @@ export interface DeviceToSave {
 export interface Devices {
   /**
    * Stores or renews a token. A token of another user becomes the caller's. A device always has one row, whatever
-   * spelling of its token is saved; if several users save it at once, it belongs to the last of them.
+   * spelling of its token is saved, and whichever its app had before; if several users save it at once, it belongs to
+   * the last of them.
    * @throws invalid_request
    */
   save(userId: string, device: DeviceToSave): Promise<void>;
@@ -66,9 +67,11 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
   /** The identities that the token would have at each provider. */
   const identitiesOf = (token: string): string[] => [
     token,
-    ...[...providers].flatMap(([name, provider]) =>
-      provider.tokenProblem(token) === undefined ? [keptBy(name, token).identity] : [],
-    ),
+    ...[...providers].flatMap(([name, provider]) => {
+      if (provider.tokenProblem(token) !== undefined) return [];
+      const { identity, formerIdentity = identity } = keptBy(name, token);
+      return [identity, formerIdentity];
+    }),
   ];
 
   function* problems({
@@ -111,13 +114,14 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
         place,
         authorizationId,
       };
+      const mayHaveOthers = (registration.formerIdentity ?? registration.installation) !== undefined;
       for (let round = 0; round < maxRounds; round += 1) {
         const renewed = await renew(db, registration);
-        if (renewed?.isMoved === false) return;
-        if (renewed || (await register(db, registration))) {
-          await removeDevices(db, beyondNewest(userId, maxPerUser), "LIMIT");
-          return;
-        }
+        if (!renewed && !(await register(db, registration))) continue;
+        const { isMoved, hasOthers } = renewed ?? { isMoved: true, hasOthers: mayHaveOthers };
+        if (hasOthers) await removeDevices(db, replaced(registration), "REPLACED");
+        if (isMoved) await removeDevices(db, beyondNewest(userId, maxPerUser), "LIMIT");
+        return;
       }
       throw unavailable(
         "The device registry",

@@ -12,6 +12,7 @@ import { createDevices, type Devices } from "../../../src/push/devices/devices.t
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
 import { http2Clients } from "../../../src/push/providers/create-providers.ts";
+import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import type { PushProvider } from "../../../src/push/providers/provider.ts";
 import { WebPushProvider } from "../../../src/push/providers/webpush/webpush.ts";
 import { copyEmptyEmbeddedDatabase } from "../../support/embedded-template.ts";
@@ -40,6 +41,11 @@ const apnsKey = generateKeyPairSync("ec", {
 }).privateKey;
 const apns = new ApnsProvider(
   { endpoint: "https://127.0.0.1", key: apnsKey, keyId: "K", teamId: "T", topic: "t" },
+  systemClock,
+  http2Clients.own,
+);
+const fcm = new FcmProvider(
+  { endpoint: "https://127.0.0.1", account: { projectId: "p" } },
   systemClock,
   http2Clients.own,
 );
@@ -74,13 +80,14 @@ describe.each(backends)("a device on %s", (backend) => {
     const providers = new Map<ProviderName, Pick<PushProvider, "tokenProblem" | "deviceOf">>([
       ["apns", apns],
       ["webpush", webPush],
+      ["fcm", fcm],
       ["outbox", { tokenProblem: () => undefined }],
     ]);
     devices = createDevices({ db, clock, providers, defaultProvider: "webpush", maxPerUser });
   });
   beforeEach(() => store.clear());
 
-  const save = (userId: string, token: string, provider: "apns" | "webpush" | "outbox" = "webpush") =>
+  const save = (userId: string, token: string, provider: ProviderName = "webpush") =>
     devices.save(userId, {
       token,
       provider,
@@ -96,6 +103,62 @@ describe.each(backends)("a device on %s", (backend) => {
     expect(await store.all()).toMatchObject([{ userId: "user-0", token: renewed }]);
     await devices.remove("user-0", spellings[1]);
     expect(await store.all()).toEqual([]);
+  });
+
+  test("of Chrome is one at either path of its endpoint, whoever has it and whatever is kept of it", async () => {
+    const at = (path: string) => JSON.stringify({ endpoint: `https://fcm.googleapis.com/${path}/e1`, keys });
+    const [older, newer] = [at("fcm/send"), at("wp")];
+    await save("anna", older);
+    await save("boris", newer);
+    expect(await store.all()).toMatchObject([{ userId: "boris", token: newer }]);
+    await Promise.all([save("anna", older), save("boris", newer), save("clara", older)]);
+    expect(await store.all()).toHaveLength(1);
+    // A version before this has stored it under the later path.
+    for (const [user, token] of [
+      ["anna", older],
+      ["boris", newer],
+    ] as const) {
+      await store.db.execute(sql`
+        insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
+        values ('dora', 'webpush', ${newer}, ${createHash("sha256").update("https://fcm.googleapis.com/wp/e1").digest()}, 0, now() + interval '1 day', now(), now())`);
+      expect(await store.all()).toHaveLength(2);
+      await save(user, token);
+      expect(await store.all()).toMatchObject([{ userId: user, token }]);
+    }
+    await devices.remove("boris", older);
+    expect(await store.all()).toEqual([]);
+  });
+
+  test("of Firebase is one for each installation and user, with the newest of its tokens", async () => {
+    const installation = "fH3kz9TQ0y2mXbCd_e1-aZ";
+    const token = (n: number) => `${installation}:APA91b${n}`;
+    await save("anna", token(0), "fcm");
+    await save("boris", token(1), "fcm");
+    await save("anna", "another:APA91b", "fcm");
+    await save("anna", `${installation}`, "fcm");
+    await store.events();
+    await save("anna", token(2), "fcm");
+    const kept = async () => (await store.all()).map((row) => [row.userId, row.token]);
+    const others = [
+      ["boris", token(1)],
+      ["anna", "another:APA91b"],
+      ["anna", installation],
+    ];
+    expect(await kept()).toEqual([...others, ["anna", token(2)]]);
+    expect(await store.events()).toMatchObject([
+      ["registered", { userId: "anna" }],
+      ["removed", { userId: "anna", reason: "REMOVAL_REASON_REPLACED" }],
+    ]);
+    // A version before this has kept an older one beside it.
+    await store.db.execute(sql`
+      insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
+      values ('anna', 'fcm', ${token(9)}, sha256('9'), 0, now() + interval '1 day', now(), now() - interval '1 day')`);
+    await save("anna", token(2), "fcm");
+    expect(await kept()).toEqual([...others, ["anna", token(2)]]);
+    for (let turn = 0; turn < 5; turn += 1) {
+      await Promise.all([3, 4, 5].map((n) => save("anna", token(3 * turn + n), "fcm")));
+      expect(await store.all()).toHaveLength(4);
+    }
   });
 
   test("of Apple is one in either case of its digits", async () => {

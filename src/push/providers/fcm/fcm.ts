@@ -19,7 +19,7 @@ import {
   throttledOutcome,
   whole,
 } from "../outcomes.ts";
-import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
+import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import type { ExchangeResult, ProviderResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
@@ -81,6 +81,12 @@ export class FcmProvider implements PushProvider {
     return /^[\w:.~+/=%-]{1,4096}$/.test(token)
       ? undefined
       : "must be an FCM registration token: 1 to 4096 characters, letters, digits and -_:.~+/=%";
+  }
+
+  /** What comes before the colon is the id of the app's installation (Firebase): it stays when the token changes. */
+  deviceOf(token: string): KeptToken {
+    const installation = /^[^:]+:/.exec(token)?.[0];
+    return { token, identity: token, ...(installation !== undefined && { installation }) };
   }
 
   prepare(content: NotificationContent): Send {

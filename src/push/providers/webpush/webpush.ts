@@ -61,6 +61,9 @@ interface Chunk {
 
 const publicLookup = createPublicLookup();
 
+/** The origin of Chrome's endpoints, and the paths that they have had before the subscription's id. */
+const chromePath = /^(https:\/\/fcm\.googleapis\.com\/)(?:fcm\/send|wp)\//;
+
 export class WebPushProvider implements PushProvider {
   readonly name = "webpush";
   readonly maxInFlight = 200;
@@ -88,11 +91,22 @@ export class WebPushProvider implements PushProvider {
     return "problem" in parsed ? parsed.problem : undefined;
   }
 
-  /** A subscription is known by its endpoint (Push API, section 8): a browser may renew its keys. */
+  /**
+   * A subscription is known by its endpoint (Push API, section 8): a browser may renew its keys. Chrome writes the same
+   * endpoint with either of two paths.
+   */
   deviceOf(token: string): KeptToken {
     const parsed = parseSubscription(token, this.#settings.allowedHosts);
     if ("problem" in parsed) return { token, identity: token };
-    return { token: canonicalText(parsed.value), identity: parsed.value.endpoint.href };
+    const { href } = parsed.value.endpoint;
+    const [identity, formerIdentity] = ["fcm/send", "wp"].map((path) =>
+      href.replace(chromePath, `$1${path}/`),
+    );
+    return {
+      token: canonicalText(parsed.value),
+      identity: identity ?? href,
+      ...(formerIdentity !== undefined && formerIdentity !== identity && { formerIdentity }),
+    };
   }
 
   serviceOf(token: string): string {
