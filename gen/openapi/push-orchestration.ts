@@ -1334,7 +1334,7 @@ export interface operations {
                  *     - An integer, as in the list of recipients: hours from -12 to 14, such as `3`; else minutes, a
                  *       multiple of 15 from -720 to 840, such as `330`.
                  *     - Hours and minutes, from `-12:00` to `+14:00` in steps of 15 minutes: `+03:00`, `+3:00`, `03:00`,
-                 *       `+0300`, `+03`; with a sign also after `UTC` or `GMT`: `UTC+3`, `GMT+03:00`. `Z` is UTC.
+                 *       `+0300`, `+03`; with a sign also after `UTC` or `GMT`: `UTC+3`, `GMT+03:00`. `Z`, `UTC0` and `GMT0` are UTC.
                  *     - The name of a time zone in the IANA database, in any case: `Europe/Berlin`. The zone is kept, so
                  *       that summer time needs no further call. A name that is unknown is a 400.
                  *

@@ -32,11 +32,12 @@ const clockTimes = [
 ];
 
 /**
- * The text of the header `barrier-user-utc-offset` as minutes: an integer as above, `Z`, or hours and minutes.
+ * The text of the header `barrier-user-utc-offset` as minutes: an integer as above, `Z`, `UTC0`, `GMT0`, or hours and
+ * minutes.
  * @returns undefined if it is none of these; it may be the name of a time zone
  */
 export function readUtcOffset(text: string): number | undefined {
-  if (text === "Z") return 0;
+  if (/^(?:Z|(?:UTC|GMT)0)$/.test(text)) return 0;
   if (integer.test(text)) return minutesOf(Number(text));
   for (const clockTime of clockTimes) {
     const [, sign = "", wholeHours, rest = "0"] = clockTime.exec(text) ?? [];

@@ -101,6 +101,8 @@ describe("the header", () => {
     ["GMT-0930", -570],
     ["GMT+0", 0],
     ["GMT-0", 0],
+    ["GMT0", 0],
+    ["UTC0", 0],
   ])("%j is %i minutes", (text, minutes) => expect(readUtcOffset(text)).toBe(minutes));
 
   test.each([

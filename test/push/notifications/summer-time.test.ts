@@ -77,6 +77,24 @@ describe.each(backends)("summer time on %s", (backend) => {
     expect(await allRows()).toEqual(before);
   });
 
+  test.each([
+    ["at half past two, in autumn", "2027-10-31", ["00:30", "01:30"], 2],
+    ["at half past two, in spring", "2027-03-28", ["00:30", "01:30"], 0],
+    ["in the morning, in autumn", "2027-10-31", ["07:00", "08:00"], 1],
+    ["in the morning, in spring", "2027-03-28", ["07:00", "08:00"], 1],
+  ] as const)(
+    "brings a zone a send of each offset's local hour %s",
+    async (_, day, [first, second], times) => {
+      moveTo("2027-01-20T12:00:00Z");
+      await save("berlin", "Europe/Berlin");
+      moveTo(`${day}T${first}:00Z`);
+      const [at120] = await recipients([120]);
+      moveTo(`${day}T${second}:00Z`);
+      const [at60] = await recipients([60]);
+      expect([...(at120 ?? []), ...(at60 ?? [])]).toEqual(Array(times).fill("berlin"));
+    },
+  );
+
   test("is that of the acceptance for all steps of planning, whenever they run", async () => {
     moveTo("2027-03-28T00:59:00Z");
     await save("berlin", "Europe/Berlin");
