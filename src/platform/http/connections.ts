@@ -9,6 +9,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
+import type { Handshakes } from "../base/handshakes.ts";
 import { Slots } from "../base/slots.ts";
 import type { Stalls } from "../base/stalls.ts";
 
@@ -22,9 +23,11 @@ const maxTurns = 600;
 export class Connections {
   readonly #server: Server | Http2SecureServer;
   readonly #sockets = new Set<Socket>();
-  /** The TLS sockets that speak HTTP/1, each on one of #sockets. */
-  readonly #secureSockets = new Set<Socket>();
+  /** The sockets of HTTP/1, in cleartext or of TLS, on which no request has come. */
+  readonly #unused = new Set<Socket>();
   readonly #sessions = new Set<ServerHttp2Session>();
+  /** Those of TLS. */
+  readonly #handshakes: Handshakes | undefined;
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Slots<{ readonly response: ServerResponse; readonly turn: number }>();
   /** HTTP/1 responses since the start. */
@@ -37,17 +40,21 @@ export class Connections {
   /**
    * @param idleMs idle time after which an HTTP/2 session is closed; for HTTP/1, Node does it
    * @param stalls watches the connections of HTTP/1
+   * @param handshakes of a server over TLS
    */
-  constructor(server: Server | Http2SecureServer, idleMs: number, stalls: Stalls) {
+  constructor(server: Server | Http2SecureServer, idleMs: number, stalls: Stalls, handshakes?: Handshakes) {
     this.#server = server;
+    this.#handshakes = handshakes;
+    handshakes?.watch(server);
     server.on("connection", (socket: Socket) => {
       this.#accepted += 1;
       keepWhileOpen(this.#sockets, socket);
+      if (!handshakes) keepWhileOpen(this.#unused, socket);
       stalls.watchSocket(socket);
     });
     server.on("secureConnection", (socket: TLSSocket) => {
       if (socket.alpnProtocol === "h2") return;
-      keepWhileOpen(this.#secureSockets, socket);
+      keepWhileOpen(this.#unused, socket);
       stalls.watchSocket(socket);
     });
     server.on("session", (session: ServerHttp2Session) => {
@@ -58,6 +65,7 @@ export class Connections {
 
   /** Tracks an HTTP/1 response until it has closed. Call it before anything is written to the response. */
   track(response: ServerResponse): void {
+    this.#unused.delete(response.req.socket);
     const slot = this.#busy.take({ response, turn: this.#turns++ });
     // It closes once: `once` would cost a second closure.
     response.on("close", () => {
@@ -116,11 +124,10 @@ export class Connections {
     const { promise, resolve } = Promise.withResolvers<void>();
     // Node closes idle HTTP/1 connections here, and each HTTP/2 session when its streams have ended.
     this.#server.close(() => resolve());
-    // Node does not count a connection without any request as idle.
+    // Node does not count a connection without any request as idle, and no longer limits the time of its headers.
     const unused = setTimeout(() => {
-      for (const socket of [...this.#sockets, ...this.#secureSockets]) {
-        if (socket.bytesRead === 0) socket.destroy();
-      }
+      for (const socket of this.#unused) socket.destroy();
+      this.#handshakes?.cut();
     }, lingerMs);
     let cut = 0;
     const end = setTimeout(() => {

@@ -19,6 +19,7 @@ import type { Admission, Sheddable } from "../base/admission.ts";
 import { endAfterRequest } from "../base/early-responses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
+import { Handshakes, handshakeMs } from "../base/handshakes.ts";
 import { problem, type ResponseParts, rendered, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/reset-streams.ts";
@@ -46,14 +47,17 @@ export interface RpcHandler {
 
 /** Timeouts for a client, in milliseconds. */
 export interface HttpTimeouts extends StallLimits {
-  /** The time from the connection, or from the first byte of a further request, to the end of the headers. */
+  /**
+   * The time from the connection, or from the first byte of a further request, to the end of the headers. Over TLS, the
+   * handshake has as much.
+   */
   readonly headersMs: number;
   /** The idle time between requests. It is longer than that of load balancers (60 s), so that they close first. */
   readonly keepAliveMs: number;
 }
 
 /** The default timeouts. */
-export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, ...stallLimits, keepAliveMs: 75_000 };
+export const defaultTimeouts: HttpTimeouts = { headersMs: handshakeMs, ...stallLimits, keepAliveMs: 75_000 };
 
 /** Admission, and the operations whose requests it may refuse. */
 interface Gate {
@@ -116,7 +120,8 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   let pass: PassGate = withoutGate;
   const server = tls ? secureServer(tls, timeouts) : cleartextServer(timeouts);
   const stalls = new Stalls(timeouts);
-  const connections = new Connections(server, timeouts.keepAliveMs, stalls);
+  const handshakes = tls && new Handshakes(timeouts.headersMs);
+  const connections = new Connections(server, timeouts.keepAliveMs, stalls, handshakes);
   let closing: Promise<void> | undefined;
 
   server.on("request", (request: AnyRequest, response: AnyResponse) => {
@@ -181,7 +186,7 @@ function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) 
     headersTimeout: headersMs,
     requestTimeout: requestMs,
     keepAliveTimeout: keepAliveMs,
-    connectionsCheckingInterval: Math.min(5000, headersMs),
+    connectionsCheckingInterval: Math.min(1000, headersMs),
     // Node would answer for itself, without a body; Hono's listener refuses such a request as well.
     requireHostHeader: false,
   };
@@ -201,7 +206,6 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
     ...http1Options,
     allowHTTP1: true,
     Http1ServerResponse: HttpResponse,
-    handshakeTimeout: timeouts.headersMs,
     settings: { maxConcurrentStreams },
     // All requests of a client may be given up at once, so it can be no less. Node takes the two together or not at
     // all.

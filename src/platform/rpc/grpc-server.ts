@@ -23,6 +23,8 @@ export interface GrpcServerOptions extends RpcPipelineOptions {
   readonly admission?: Admission | undefined;
   /** Times for the clients; the default ones unless given. */
   readonly stalls?: StallLimits | undefined;
+  /** The time of a handshake, in milliseconds; ten seconds unless given. */
+  readonly handshakeMs?: number | undefined;
 }
 
 export interface GrpcServer {
@@ -90,7 +92,10 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
     setServing: (serving, services) => health?.setServing(serving, services),
     close(graceMs) {
       health?.setServing(false);
-      closing ??= close(server, graceMs, [pipeline, probes], () => endReflection());
+      closing ??= close(server, graceMs, [pipeline, probes], () => {
+        endReflection();
+        streams.cutHandshakes();
+      });
       return closing;
     },
   };
@@ -122,10 +127,10 @@ async function close(
   server: Server,
   graceMs: number,
   pipelines: readonly RpcPipeline[],
-  endReflection: () => void,
+  endIdle: () => void,
 ): Promise<void> {
   const finished = new Promise<boolean>((resolve) => server.tryShutdown(() => resolve(true)));
-  endReflection();
+  endIdle();
   for (const pipeline of pipelines) pipeline.drain();
   if (await isDoneWithin(graceMs, finished)) return;
   for (const pipeline of pipelines) pipeline.stopAll();

@@ -16,6 +16,7 @@ import type { Server } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { type Admission, overloaded, type Prioritized } from "../base/admission.ts";
 import { endAfterRequest } from "../base/early-responses.ts";
+import { Handshakes, handshakeMs } from "../base/handshakes.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/reset-streams.ts";
 import { onceResponding } from "../base/responding.ts";
@@ -29,6 +30,7 @@ interface Options {
   /** Absent: no streams are refused. */
   readonly admission?: Admission | undefined;
   readonly stalls?: StallLimits | undefined;
+  readonly handshakeMs?: number | undefined;
 }
 
 /** Streams of server reflection that a connection may have at once. A client needs one. */
@@ -40,11 +42,13 @@ export class GrpcStreams {
   readonly #admission: Admission | undefined;
   readonly #stalls: Stalls;
   readonly #limits: StallLimits;
+  readonly #handshakes: Handshakes;
   readonly #reflecting = new WeakMap<Http2Session, number>();
   #methods = new Map<string, Prioritized>();
 
-  constructor({ logger, admission, stalls = stallLimits }: Options) {
+  constructor({ logger, admission, stalls = stallLimits, handshakeMs: limitMs = handshakeMs }: Options) {
     this.#limits = stalls;
+    this.#handshakes = new Handshakes(limitMs);
     this.#logger = logger;
     this.#admission = admission;
     this.#stalls = new Stalls(stalls);
@@ -58,6 +62,7 @@ export class GrpcStreams {
   /** Wraps the listeners of a server that listens. Call it once. */
   wrap(server: Server): void {
     for (const http2Server of http2ServersOf(server)) {
+      this.#handshakes.watch(http2Server);
       const listeners = http2Server.listeners("stream");
       http2Server.removeAllListeners("stream");
       http2Server.on("stream", (...event: [ServerHttp2Stream, IncomingHttpHeaders, ...unknown[]]) => {
@@ -71,6 +76,11 @@ export class GrpcStreams {
         unlessReset(stream, () => this.#pass(stream, headers, begin));
       });
     }
+  }
+
+  /** Ends the connections on which no stream can come yet. */
+  cutHandshakes(): void {
+    this.#handshakes.cut();
   }
 
   /** Calls `begin` for a stream that the library is to get. Any other has been responded to or closed. */

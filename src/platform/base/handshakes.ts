@@ -1,0 +1,53 @@
+/**
+ * Ends connections that do not get through their handshake: that of TLS and, over HTTP/2, the settings with which a
+ * client begins (RFC 9113 section 3.4). Until then they have no request that other limits could end, and nothing that
+ * is sent to such a client is ever flushed.
+ */
+import type { ServerHttp2Session } from "node:http2";
+import type { Server, Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+
+/** Milliseconds that a handshake may take, from the moment when the connection is accepted. */
+export const handshakeMs = 10_000;
+
+/** The handshakes of one server that are not over. */
+export class Handshakes {
+  readonly #limitMs: number;
+  /** The accepted sockets, by their ends: over TLS, events have another socket of the same connection. */
+  readonly #pending = new Map<string, { readonly socket: Socket; readonly timer: NodeJS.Timeout }>();
+
+  constructor(limitMs: number) {
+    this.#limitMs = limitMs;
+  }
+
+  /** Watches the connections of a server over TLS, or of HTTP/2 in cleartext. */
+  watch(server: Server): void {
+    server.on("connection", (socket: Socket) => {
+      const ends = endsOf(socket);
+      const timer = setTimeout(() => socket.destroy(), this.#limitMs).unref();
+      this.#pending.set(ends, { socket, timer });
+      socket.once("close", () => this.#over(ends));
+    });
+    server.on("secureConnection", (socket: TLSSocket) => {
+      if (socket.alpnProtocol !== "h2") this.#over(endsOf(socket));
+    });
+    server.on("session", (session: ServerHttp2Session) => {
+      const ends = endsOf(session.socket);
+      session.once("remoteSettings", () => this.#over(ends));
+    });
+  }
+
+  /** Ends the connections whose handshakes are not over. */
+  cut(): void {
+    for (const { socket } of this.#pending.values()) socket.destroy();
+  }
+
+  #over(ends: string): void {
+    clearTimeout(this.#pending.get(ends)?.timer);
+    this.#pending.delete(ends);
+  }
+}
+
+function endsOf({ remoteAddress, remotePort, localAddress }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress}`;
+}
