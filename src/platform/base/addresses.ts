@@ -11,6 +11,24 @@ export function urlHost(host: string): string {
   return host === "0.0.0.0" || host === "::" ? "127.0.0.1" : bracketed(host);
 }
 
+/** A URL as a target, which names its host: the authority, and the rest. It has neither a user nor a fragment there. */
+const absoluteForm = /^https?:\/\/([^/?#@\\]+)((?:[/?#].*)?)$/is;
+
+/**
+ * The one form of equal targets (RFC 3986 section 6.2.2): characters that need no encoding have none, and the digits of
+ * other encoded bytes are capitals. So an encoded slash stays one.
+ * @returns the path with its query and, of a URL, its authority, which replaces Host (RFC 9112 section 3.2.2)
+ */
+export function normalTarget(target: string): { readonly target: string; readonly authority?: string } {
+  const [, authority, rest = ""] = absoluteForm.exec(target) ?? [];
+  const path = authority === undefined ? target : rest.startsWith("/") ? rest : `/${rest}`;
+  const normal = path.replaceAll(/%[0-9a-f]{2}/gi, (encoded) => {
+    const character = String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
+    return /[\w.~-]/.test(character) ? character : encoded.toUpperCase();
+  });
+  return authority === undefined ? { target: normal } : { target: normal, authority };
+}
+
 /** The path of a request's target. */
 export function withoutQuery(target: string): string {
   const query = target.indexOf("?");

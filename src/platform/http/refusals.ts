@@ -20,17 +20,22 @@ export function expectationFailed(): ServiceError {
   return new ServiceError(invalid(417, "Expectation failed"), detail);
 }
 
-/** A path segment of one or two dots, encoded or not, or a backslash, which URL parsers read as a slash. */
-const dotSegment = /[/\\](\.|%2e){1,2}([/\\]|$)|\\/i;
+/** A path segment of one or two dots, or a backslash, which URL parsers read as a slash. */
+const dotSegment = /[/\\]\.{1,2}([/\\]|$)|\\/;
 
 /**
  * The error for a request that two readers could take for two different ones; undefined for all others. A proxy may
  * have judged another host, or another path, than the one that would be served.
+ * @param request with its target in its one form
  */
 export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest): ServiceError | undefined {
   const { url = "", rawHeaders, httpVersionMajor } = request;
   if (dotSegment.test(withoutQuery(url))) {
     const detail = "The path of the request has dot segments or a backslash.";
+    return new ServiceError(ErrorKinds.invalidRequest, detail);
+  }
+  if (!url.startsWith("/")) {
+    const detail = "The target of the request is neither a path nor a URL of http or https without a user.";
     return new ServiceError(ErrorKinds.invalidRequest, detail);
   }
   // A target has none (RFC 9112 section 3.2), and some readers take what is before it for the path.

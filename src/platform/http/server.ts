@@ -14,7 +14,7 @@ import type { AddressInfo, Server as NetServer } from "node:net";
 import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
 import type { Logger } from "pino";
-import { withoutQuery } from "../base/addresses.ts";
+import { normalTarget, withoutQuery } from "../base/addresses.ts";
 import type { Admission, Sheddable } from "../base/admission.ts";
 import { endAfterRequest } from "../base/early-responses.ts";
 import { codeOf } from "../base/error-code.ts";
@@ -130,6 +130,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   });
 
   function take(request: AnyRequest, response: AnyResponse): void {
+    normalize(request);
     if (response instanceof HttpResponse) {
       connections.track(response);
       // Who sends no Host (RFC 9112 section 3.2) may have meant anything by what follows.
@@ -212,6 +213,17 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
     streamResetBurst: maxConcurrentStreams,
     streamResetRate: 33,
   });
+}
+
+/** Before all that looks at the target. Few have anything to change. */
+function normalize(request: AnyRequest): void {
+  const { url = "", headers, httpVersion } = request;
+  if (url.startsWith("/") && !url.includes("%")) return;
+  const { target, authority } = normalTarget(url);
+  request.url = target;
+  // A Host has to be there even so, but for HTTP/1.0.
+  if (authority !== undefined && (headers.host !== undefined || httpVersion === "1.0"))
+    headers.host = authority;
 }
 
 const withoutGate: PassGate = (_request, _response, begin) => begin();
