@@ -28,6 +28,8 @@ export class Connections {
   readonly #sessions = new Set<ServerHttp2Session>();
   /** Those of TLS. */
   readonly #handshakes: Handshakes | undefined;
+  /** The sockets of HTTP/1 whose last request has come. */
+  readonly #ending = new WeakSet<Socket>();
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Slots<{ readonly response: ServerResponse; readonly turn: number }>();
   /** HTTP/1 responses since the start. */
@@ -74,6 +76,17 @@ export class Connections {
       this.#finished(response);
     });
     if (this.#isDraining) response.shouldKeepAlive = false;
+  }
+
+  /** Closes the connection after an HTTP/1 response, and lets nothing be served that came behind its request. */
+  endAfter(response: ServerResponse): void {
+    response.shouldKeepAlive = false;
+    this.#ending.add(response.req.socket);
+  }
+
+  /** Whether a request came behind the last one of its connection: it gets no response. */
+  isOver({ socket }: IncomingMessage): boolean {
+    return this.#ending.has(socket);
   }
 
   /** Whether the headers of an HTTP/1 response that is not yet finished have been sent on the connection. */

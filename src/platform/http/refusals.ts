@@ -29,7 +29,12 @@ const dotSegment = /[/\\]\.{1,2}([/\\]|$)|\\/;
  * @param request with its target in its one form
  */
 export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest): ServiceError | undefined {
-  const { url = "", rawHeaders, httpVersionMajor } = request;
+  const { url = "", rawHeaders, headers, httpVersionMajor } = request;
+  const coding = headers["transfer-encoding"];
+  if (coding !== undefined && !/^chunked$/i.test(coding)) {
+    const detail = "Of the transfer codings, only chunked is understood: send the body without any other.";
+    return new ServiceError(invalid(501, "Not implemented"), detail);
+  }
   if (dotSegment.test(withoutQuery(url))) {
     const detail = "The path of the request has dot segments or a backslash.";
     return new ServiceError(ErrorKinds.invalidRequest, detail);
@@ -52,6 +57,14 @@ export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest):
   return hosts > 1
     ? new ServiceError(ErrorKinds.invalidRequest, "The request has several Host headers.")
     : undefined;
+}
+
+/**
+ * Whether a client of HTTP/1 may have meant anything by what follows the request: it sends no Host (RFC 9112 section
+ * 3.2), or a transfer coding that its version does not have (section 6.1).
+ */
+export function hasUnclearEnd({ headers, httpVersion }: IncomingMessage): boolean {
+  return headers.host === undefined || (httpVersion === "1.0" && headers["transfer-encoding"] !== undefined);
 }
 
 /** The error for an error of Node's parser, or of its timeouts. */

@@ -28,7 +28,13 @@ import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { Connections } from "./connections.ts";
 import type { FindDirect } from "./direct-requests.ts";
 import { admit, type FindSheddable } from "./gate.ts";
-import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
+import {
+  ambiguousRequest,
+  expectationFailed,
+  hasUnclearEnd,
+  respondAndClose,
+  unreadableRequest,
+} from "./refusals.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
 type AnyResponse = HttpResponse | Http2ServerResponse;
@@ -132,9 +138,9 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   function take(request: AnyRequest, response: AnyResponse): void {
     normalize(request);
     if (response instanceof HttpResponse) {
+      if (connections.isOver(response.req)) return;
       connections.track(response);
-      // Who sends no Host (RFC 9112 section 3.2) may have meant anything by what follows.
-      if (request.headers.host === undefined) response.shouldKeepAlive = false;
+      if (hasUnclearEnd(response.req)) connections.endAfter(response);
     } else {
       stalls.watchStream(response.stream);
       endAfterRequest(response.stream, timeouts.requestMs);
@@ -149,7 +155,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
 
   server.on("checkExpectation", (_request: AnyRequest, response: AnyResponse) => {
     if (response instanceof HttpResponse) connections.track(response);
-    sendFailure(logger, response, expectationFailed());
+    refuse(response, expectationFailed());
   });
   // An error after the headers of a response, such as a reset, leaves nothing that could be said.
   server.on("clientError", (error: Error, socket: Duplex) => {
@@ -158,7 +164,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   });
 
   function refuse(response: AnyResponse, refusal: ServiceError): void {
-    if (response instanceof HttpResponse) response.shouldKeepAlive = false;
+    if (response instanceof HttpResponse) connections.endAfter(response);
     sendFailure(logger, response, refusal);
   }
 

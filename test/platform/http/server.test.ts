@@ -129,9 +129,14 @@ describe("a client that sends nonsense or takes too long", () => {
     ["HTTP/2 without TLS", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 400 Bad Request"],
     [
       "an expectation that cannot be met",
-      "GET / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nConnection: close\r\n\r\n",
+      "GET / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n",
       "HTTP/1.1 417 Expectation Failed",
     ],
+    ...["gzip, chunked", "identity, chunked", "chunked;a=b, chunked"].map((coding) => [
+      `a body in ${coding}`,
+      `POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: ${coding}\r\n\r\n0\r\n\r\n`,
+      "HTTP/1.1 501 Not Implemented",
+    ]),
   ])("%s gets a problem, and the connection is closed", async (_what, message, status) => {
     const { port } = await startServer();
     const { socket, received } = raw(port);
@@ -139,6 +144,37 @@ describe("a client that sends nonsense or takes too long", () => {
     const [head = "", body = ""] = (await received).split("\r\n\r\n");
     expect(head.split("\r\n")[0]).toBe(status);
     expectProblem(head, body);
+  });
+
+  it.each([
+    ["over HTTP/1.0 in chunks", "POST /a HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked", "200"],
+    ["without a Host", "POST /a HTTP/1.1\r\nTransfer-Encoding: Chunked", "400"],
+    [
+      "in a coding that is not understood",
+      "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked",
+      "501",
+    ],
+    [
+      "with an Expect that cannot be met",
+      "POST /a HTTP/1.1\r\nHost: a\r\nExpect: b\r\nTransfer-Encoding: chunked",
+      "417",
+    ],
+    ["of an ambiguous path", "POST /a/../b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked", "400"],
+  ])("nothing behind a message %s is served", async (_what, head, status) => {
+    const served: string[] = [];
+    const { port } = await startServer({
+      async fetch(request) {
+        served.push(`${request.method} ${await request.text()}`);
+        return new Response("done");
+      },
+    });
+    const { socket, received } = raw(port);
+    const behind = "PUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    socket.write(`${head}\r\nConnection: keep-alive\r\n\r\n1\r\nx\r\n0\r\n\r\n${behind}`);
+    const all = await received;
+    expect(all.match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`]);
+    expect(all).toMatch(/^Connection: close\r$/m);
+    expect(served).toEqual(status === "200" ? ["POST x"] : []);
   });
 
   it("HTTP/2 without TLS is answered with the name of the port that speaks it", async () => {
