@@ -163,7 +163,7 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
     origins,
     apis.map(({ document }) => apiHeaders(document)),
   );
-  if (cors.origins.length > 0) app.use(httpCors(cors));
+  if (cors.origins.length > 0) app.use(httpCors(cors, logger));
   for (const api of apis) {
     app.route("/", createApiReference(api.document, logger));
     app.route("/", api.http.app);

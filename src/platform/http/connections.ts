@@ -28,8 +28,6 @@ export class Connections {
   readonly #sessions = new Set<ServerHttp2Session>();
   /** Those of TLS. */
   readonly #handshakes: Handshakes | undefined;
-  /** The sockets of HTTP/1 whose last request has come. */
-  readonly #ending = new WeakSet<Socket>();
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Slots<{ readonly response: ServerResponse; readonly turn: number }>();
   /** HTTP/1 responses since the start. */
@@ -78,20 +76,9 @@ export class Connections {
     if (this.#isDraining) response.shouldKeepAlive = false;
   }
 
-  /** Closes the connection after an HTTP/1 response, and lets nothing be served that came behind its request. */
-  endAfter(response: ServerResponse): void {
-    response.shouldKeepAlive = false;
-    this.#ending.add(response.req.socket);
-  }
-
-  /** Whether a request came behind the last one of its connection: it gets no response. */
-  isOver({ socket }: IncomingMessage): boolean {
-    return this.#ending.has(socket);
-  }
-
-  /** Whether the headers of an HTTP/1 response that is not yet finished have been sent on the connection. */
-  isResponding(socket: Duplex): boolean {
-    return [...this.#busy].some(({ response }) => response.headersSent && response.req.socket === socket);
+  /** The HTTP/1 responses of the connection that are not yet finished. */
+  unfinished(socket: Duplex): ServerResponse[] {
+    return [...this.#busy].map(({ response }) => response).filter(({ req }) => req.socket === socket);
   }
 
   #finished(response: ServerResponse): void {

@@ -1,14 +1,25 @@
 import type { MiddlewareHandler } from "hono";
 import { cors } from "hono/cors";
+import type { Logger } from "pino";
 import type { CorsPolicy } from "../base/cors-policy.ts";
+import { RequestContext } from "../base/request-context.ts";
 
 /** The CORS policy as middleware of the HTTP APIs. */
-export function httpCors(policy: CorsPolicy): MiddlewareHandler {
-  return cors({
+export function httpCors(policy: CorsPolicy, logger: Logger): MiddlewareHandler {
+  const middleware = cors({
     origin: [...policy.origins],
     allowMethods: [...policy.methods],
     allowHeaders: [...policy.allowedHeaders],
     exposeHeaders: [...policy.exposedHeaders],
     maxAge: policy.maxAgeSeconds,
   });
+  return async (c, next) => {
+    // A preflight is responded to here.
+    const response = await middleware(c, next);
+    if (response) {
+      const { requestId } = new RequestContext(logger, c.req.header("x-request-id"));
+      response.headers.set("X-Request-Id", requestId);
+    }
+    return response;
+  };
 }

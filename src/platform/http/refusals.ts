@@ -59,14 +59,6 @@ export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest):
     : undefined;
 }
 
-/**
- * Whether a client of HTTP/1 may have meant anything by what follows the request: it sends no Host (RFC 9112 section
- * 3.2), or a transfer coding that its version does not have (section 6.1).
- */
-export function hasUnclearEnd({ headers, httpVersion }: IncomingMessage): boolean {
-  return headers.host === undefined || (httpVersion === "1.0" && headers["transfer-encoding"] !== undefined);
-}
-
 /** The error for an error of Node's parser, or of its timeouts. */
 export function unreadableRequest(cause: unknown): ServiceError {
   switch (codeOf(cause)) {

@@ -28,13 +28,7 @@ import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { Connections } from "./connections.ts";
 import type { FindDirect } from "./direct-requests.ts";
 import { admit, type FindSheddable } from "./gate.ts";
-import {
-  ambiguousRequest,
-  expectationFailed,
-  hasUnclearEnd,
-  respondAndClose,
-  unreadableRequest,
-} from "./refusals.ts";
+import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
 type AnyResponse = HttpResponse | Http2ServerResponse;
@@ -53,10 +47,7 @@ export interface RpcHandler {
 
 /** Timeouts for a client, in milliseconds. */
 export interface HttpTimeouts extends StallLimits {
-  /**
-   * The time from the connection, or from the first byte of a further request, to the end of the headers. Over TLS, the
-   * handshake has as much.
-   */
+  /** The time of a handshake, and from there, or the first byte of a further request, to the end of the headers. */
   readonly headersMs: number;
   /** The idle time between requests. It is longer than that of load balancers (60 s), so that they close first. */
   readonly keepAliveMs: number;
@@ -128,6 +119,8 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const stalls = new Stalls(timeouts);
   const handshakes = tls && new Handshakes(timeouts.headersMs);
   const connections = new Connections(server, timeouts.keepAliveMs, stalls, handshakes);
+  /** The sockets of HTTP/1 whose last request has come: what comes behind it is not served. */
+  const ended = new WeakSet<Duplex>();
   let closing: Promise<void> | undefined;
 
   server.on("request", (request: AnyRequest, response: AnyResponse) => {
@@ -138,9 +131,12 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   function take(request: AnyRequest, response: AnyResponse): void {
     normalize(request);
     if (response instanceof HttpResponse) {
-      if (connections.isOver(response.req)) return;
+      if (ended.has(request.socket)) return;
       connections.track(response);
-      if (hasUnclearEnd(response.req)) connections.endAfter(response);
+      // Who sends no Host (RFC 9112 section 3.2), or a transfer coding over HTTP/1.0 (section 6.1), may have meant
+      // anything by what follows.
+      const { host, "transfer-encoding": coding } = request.headers;
+      if (host === undefined || (coding !== undefined && request.httpVersion === "1.0")) endAfter(response);
     } else {
       stalls.watchStream(response.stream);
       endAfterRequest(response.stream, timeouts.requestMs);
@@ -159,12 +155,18 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   });
   // An error after the headers of a response, such as a reset, leaves nothing that could be said.
   server.on("clientError", (error: Error, socket: Duplex) => {
-    if (!socket.writable || connections.isResponding(socket)) socket.destroy();
-    else respondAndClose(socket, failure(logger, unreadableRequest(error)));
+    const unfinished = connections.unfinished(socket);
+    if (!socket.writable || unfinished.some(({ headersSent }) => headersSent)) socket.destroy();
+    else respondAndClose(socket, failure(logger, unfinished[0]?.req, unreadableRequest(error)));
   });
 
+  function endAfter(response: HttpResponse): void {
+    response.shouldKeepAlive = false;
+    ended.add(response.req.socket);
+  }
+
   function refuse(response: AnyResponse, refusal: ServiceError): void {
-    if (response instanceof HttpResponse) connections.endAfter(response);
+    if (response instanceof HttpResponse) endAfter(response);
     sendFailure(logger, response, refusal);
   }
 
@@ -253,11 +255,19 @@ function handlerOf(
 ): Handler {
   const options = {
     ...(defaultHost !== undefined && { hostname: defaultHost }),
-    errorHandler: (thrown: unknown) => toResponse(failure(logger, thrown)),
+    // What is thrown here is what the listener rejects with.
+    errorHandler(thrown: unknown): never {
+      throw thrown;
+    },
   };
-  const listener = getRequestListener(fetch, options);
+  const safely: typeof fetch = (request, env) => {
+    const response = fetch(request, env);
+    const failed = (thrown: unknown) => toResponse(failure(logger, env.incoming, thrown));
+    return response instanceof Promise ? response.catch(failed) : response;
+  };
+  const listener = getRequestListener(safely, options);
   // Over HTTP/2 it would destroy a stream whose request nobody reads, instead of ending the response after the request.
-  const http2Listener = getRequestListener(fetch, { ...options, autoCleanupIncoming: false });
+  const http2Listener = getRequestListener(safely, { ...options, autoCleanupIncoming: false });
   return (request, response) => {
     if (rpc?.matches(withoutQuery(request.url ?? "/"))) {
       try {
@@ -275,9 +285,10 @@ function handlerOf(
   };
 }
 
-/** The response for an error that reached neither an API nor RPC. */
-function failure(logger: Logger, thrown: unknown): ResponseParts {
-  const context = new RequestContext(logger);
+/** The response for an error that reached neither an API nor RPC. @param request undefined if none could be read */
+function failure(logger: Logger, request: AnyRequest | undefined, thrown: unknown): ResponseParts {
+  const id = request?.headers["x-request-id"];
+  const context = new RequestContext(logger, typeof id === "string" ? id : undefined);
   const error = isBadTarget(thrown)
     ? new ServiceError(ErrorKinds.invalidRequest, "The request's target or Host header is not valid.")
     : asServiceError(thrown);
@@ -294,7 +305,7 @@ function isBadTarget(thrown: unknown): boolean {
 }
 
 function sendFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {
-  const parts = failure(logger, thrown);
+  const parts = failure(logger, response.req, thrown);
   if (response.headersSent) {
     response.destroy();
     return;

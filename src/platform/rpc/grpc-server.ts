@@ -94,7 +94,7 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
       health?.setServing(false);
       closing ??= close(server, graceMs, [pipeline, probes], () => {
         endReflection();
-        streams.cutHandshakes();
+        streams.handshakes.cut();
       });
       return closing;
     },

@@ -38,17 +38,17 @@ const maxReflectionStreams = 4;
 
 /** The streams of one server, before they become calls. */
 export class GrpcStreams {
+  readonly handshakes: Handshakes;
   readonly #logger: Logger;
   readonly #admission: Admission | undefined;
   readonly #stalls: Stalls;
   readonly #limits: StallLimits;
-  readonly #handshakes: Handshakes;
   readonly #reflecting = new WeakMap<Http2Session, number>();
   #methods = new Map<string, Prioritized>();
 
   constructor({ logger, admission, stalls = stallLimits, handshakeMs: limitMs = handshakeMs }: Options) {
     this.#limits = stalls;
-    this.#handshakes = new Handshakes(limitMs);
+    this.handshakes = new Handshakes(limitMs);
     this.#logger = logger;
     this.#admission = admission;
     this.#stalls = new Stalls(stalls);
@@ -62,7 +62,7 @@ export class GrpcStreams {
   /** Wraps the listeners of a server that listens. Call it once. */
   wrap(server: Server): void {
     for (const http2Server of http2ServersOf(server)) {
-      this.#handshakes.watch(http2Server);
+      this.handshakes.watch(http2Server);
       const listeners = http2Server.listeners("stream");
       http2Server.removeAllListeners("stream");
       http2Server.on("stream", (...event: [ServerHttp2Stream, IncomingHttpHeaders, ...unknown[]]) => {
@@ -76,11 +76,6 @@ export class GrpcStreams {
         unlessReset(stream, () => this.#pass(stream, headers, begin));
       });
     }
-  }
-
-  /** Ends the connections on which no stream can come yet. */
-  cutHandshakes(): void {
-    this.#handshakes.cut();
   }
 
   /** Calls `begin` for a stream that the library is to get. Any other has been responded to or closed. */

@@ -5,6 +5,7 @@ import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
 import { httpCors } from "../../../src/platform/http/cors.ts";
 import { apiHeaders } from "../../../src/platform/openapi/api-headers.ts";
 import { contractTexts, loadContract } from "../../../src/platform/openapi/document.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { type RpcServers, startRpcServers } from "../../support/rpc-servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
@@ -13,7 +14,8 @@ const documents = await Promise.all(
   ["auth", "push-orchestration", "otp-verifier"].map((name) => loadContract(contractTexts(name))),
 );
 const policy = corsPolicy([origin], documents.map(apiHeaders));
-const app = new Hono().use(httpCors(policy)).get("/", (c) => c.text("ok"));
+const { logger } = captureLog();
+const app = new Hono().use(httpCors(policy, logger)).get("/", (c) => c.text("ok"));
 let servers: RpcServers;
 const cleanup = suiteCleanup();
 beforeAll(async () => {
@@ -43,6 +45,18 @@ describe("the HTTP APIs and the RPC protocols", () => {
     for (const name of ["authorization", "content-type", "x-api-key", "connect-protocol-version"]) {
       expect(allowed).toContain(name);
     }
+  });
+
+  it("respond to a preflight with the caller's request id", async () => {
+    const headers = { origin, "x-request-id": "mine" };
+    const responses = [
+      await app.request("/", { method: "OPTIONS", headers }),
+      await fetch(`http://127.0.0.1:${servers.http1Port}/auth.v1.IntrospectionService/Introspect`, {
+        method: "OPTIONS",
+        headers,
+      }),
+    ];
+    expect(responses.map((response) => response.headers.get("x-request-id"))).toEqual(["mine", "mine"]);
   });
 
   it("agree on what a page may read", async () => {

@@ -45,7 +45,7 @@ beforeAll(async () => {
   routes = direct;
   const app = new Hono();
   const cors = corsPolicy(["https://app.example"], []);
-  app.use(httpCors(cors));
+  app.use(httpCors(cors, logger));
   app.route("/", operations);
   app.notFound(notFound(logger));
   for (const [name, find] of [
