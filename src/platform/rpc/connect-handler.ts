@@ -32,6 +32,7 @@ import {
   sendUnknownMethod,
 } from "./connect-responses.ts";
 import { prioritizedMethods, type RpcMethod, type RpcService } from "./service.ts";
+import { clampTimeout } from "./timeouts.ts";
 
 export interface ConnectHandlerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];
@@ -52,9 +53,6 @@ interface ConnectHandler {
   handle(request: NodeRequest, response: NodeResponse): void;
 }
 
-/** Longest timeout that a caller may set, in milliseconds. Node's timers overflow at 2^31. */
-const maxTimeoutMs = 3_600_000;
-
 /** The state of a request, before and after its call has begun. */
 interface Arrival {
   readonly context: RequestContext;
@@ -72,7 +70,6 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   const router = createConnectRouter({
     readMaxBytes: options.maxMessageBytes ?? 65_536,
     writeMaxBytes: maxResponseBytes,
-    maxTimeoutMs,
     acceptCompression: [compressionGzip, compressionBrotli],
     requestGate: (context) => beginCall(pipeline, context),
   });
@@ -122,6 +119,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
       if (respondWithoutCall(request, response, path)) return;
       const handler = handlers.get(path);
       const arrival: Arrival = { context };
+      clampTimeout(request.headers);
       const universal = readRequest(request, response, arrival);
       if (!handler || !universal) send(response, 400);
       else await universalResponseToNodeResponse(await handler(universal), response);

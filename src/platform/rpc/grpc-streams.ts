@@ -24,6 +24,7 @@ import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { connectError } from "./call.ts";
 import { errorResponse } from "./connect-responses.ts";
 import { prioritizedMethods, type RpcService } from "./service.ts";
+import { clampTimeout } from "./timeouts.ts";
 
 interface Options {
   readonly logger: Logger;
@@ -67,6 +68,7 @@ export class GrpcStreams {
       http2Server.removeAllListeners("stream");
       http2Server.on("stream", (...event: [ServerHttp2Stream, IncomingHttpHeaders, ...unknown[]]) => {
         const [stream, headers] = event;
+        clampTimeout(headers);
         const begin = () => {
           // Of a stream without a message, Node has said that it has ended before the library could hear it.
           const hasEnded = stream.readableEnded;

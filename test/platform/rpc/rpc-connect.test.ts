@@ -185,7 +185,6 @@ describe("hostile input", () => {
       { "content-type": "application/proto" },
     ],
     ["a timeout that is none", 400, "invalid_argument", token, { "connect-timeout-ms": "soon" }],
-    ["a timeout beyond the longest", 400, "invalid_argument", token, { "connect-timeout-ms": "9999999999" }],
     ["no time at all", 504, "deadline_exceeded", `{"token":"deaf"}`, { "connect-timeout-ms": "0" }],
   ])("%s is %i %s, counted, and the server lives", async (_, status, code, body, headers) => {
     const response = await post(body, { "x-request-id": "hostile-1", ...headers });
