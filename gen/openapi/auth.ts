@@ -687,7 +687,10 @@ export interface components {
         /** @description An error (RFC 6749 section 5.2). */
         OAuthError: {
             error: components["schemas"]["OAuthErrorCode"];
-            /** @description What is wrong here, and what to do. */
+            /**
+             * @description What is wrong here, and what to do. What it quotes from the request is percent-encoded where RFC 6749 section
+             *     5.2 does not permit its characters.
+             */
             error_description: string;
         };
         /**
@@ -1510,7 +1513,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The key set. */
+            /** @description The key set. It is also what an `Accept` of `application/jwk-set+json` (RFC 7517) asks for. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["X-Request-Id"];

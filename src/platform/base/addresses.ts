@@ -19,14 +19,14 @@ const absoluteForm = /^https?:\/\/([^/?#@\\]+)((?:[/?#].*)?)$/is;
  * other encoded bytes are capitals. So an encoded slash stays one.
  * @returns the path with its query and, of a URL, its authority, which replaces Host (RFC 9112 section 3.2.2)
  */
-export function normalTarget(target: string): { readonly target: string; readonly authority?: string } {
+export function normalTarget(target: string) {
   const [, authority, rest = ""] = absoluteForm.exec(target) ?? [];
-  const path = authority === undefined ? target : rest.startsWith("/") ? rest : `/${rest}`;
+  const path = authority === undefined ? target : rest.replace(/^(?!\/)/, "/");
   const normal = path.replaceAll(/%[0-9a-f]{2}/gi, (encoded) => {
     const character = String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
     return /[\w.~-]/.test(character) ? character : encoded.toUpperCase();
   });
-  return authority === undefined ? { target: normal } : { target: normal, authority };
+  return { target: normal, authority };
 }
 
 /** The path of a request's target. */

@@ -1,7 +1,6 @@
 /**
  * Ends connections that do not get through their handshake: that of TLS and, over HTTP/2, the settings with which a
- * client begins (RFC 9113 section 3.4). Until then they have no request that other limits could end, and nothing that
- * is sent to such a client is ever flushed.
+ * client begins (RFC 9113 section 3.4). Until then no other limit ends them, and what is sent on them is never flushed.
  */
 import type { ServerHttp2Session } from "node:http2";
 import type { Server, Socket } from "node:net";

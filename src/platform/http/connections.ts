@@ -26,7 +26,6 @@ export class Connections {
   /** The sockets of HTTP/1, in cleartext or of TLS, on which no request has come. */
   readonly #unused = new Set<Socket>();
   readonly #sessions = new Set<ServerHttp2Session>();
-  /** Those of TLS. */
   readonly #handshakes: Handshakes | undefined;
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Slots<{ readonly response: ServerResponse; readonly turn: number }>();

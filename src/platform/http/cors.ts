@@ -16,10 +16,8 @@ export function httpCors(policy: CorsPolicy, logger: Logger): MiddlewareHandler 
   return async (c, next) => {
     // A preflight is responded to here.
     const response = await middleware(c, next);
-    if (response) {
-      const { requestId } = new RequestContext(logger, c.req.header("x-request-id"));
-      response.headers.set("X-Request-Id", requestId);
-    }
+    const id = c.req.header("x-request-id");
+    response?.headers.set("X-Request-Id", new RequestContext(logger, id).requestId);
     return response;
   };
 }

@@ -255,10 +255,8 @@ function handlerOf(
 ): Handler {
   const options = {
     ...(defaultHost !== undefined && { hostname: defaultHost }),
-    // What is thrown here is what the listener rejects with.
-    errorHandler(thrown: unknown): never {
-      throw thrown;
-    },
+    // The listener rejects with what is thrown before it has a promise.
+    errorHandler: (thrown: unknown) => Promise.reject(thrown),
   };
   const safely: typeof fetch = (request, env) => {
     const response = fetch(request, env);

@@ -28,7 +28,7 @@ import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./han
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { hasUrlParameters, parameterReader } from "./parameters.ts";
 import { type RequestBody, readBody, validate } from "./request-body.ts";
-import { acceptsJson, contractViolations, responsesOf, type Success } from "./response.ts";
+import { acceptsJson, contractViolations, jsonNames, responsesOf, type Success } from "./response.ts";
 import { routeOf } from "./sheddable.ts";
 
 /** A service's document with everything that binding it needs. */
@@ -190,13 +190,14 @@ function bindOperation<O, Caller>(
   const unauthenticated = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
   const returnsJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
   const checksAccept = returnsJson && operation.responses["406"] !== undefined;
+  const names = jsonNames(operation);
   const readParameters = parameterReader(operation);
   // Compiled at the first request: to compile those of all operations takes most of the time of a start.
   const validatorsFor = (body: RequestBody | undefined) =>
     body?.namesAllErrors === false ? operation.firstErrorValidators() : operation.requestValidators();
 
   function refuseUnacceptable(header: HeaderReader): void {
-    if (!checksAccept || acceptsJson(header("accept"))) return;
+    if (!checksAccept || acceptsJson(header("accept"), names)) return;
     const detail = "This operation answers application/json, which the Accept header rules out.";
     throw new ServiceError(ErrorKinds.notAcceptable, detail);
   }

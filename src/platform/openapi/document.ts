@@ -15,6 +15,8 @@ import { type Protos, readProtos } from "./protos.ts";
 export interface ResponseObject {
   readonly headers?: Readonly<Record<string, { readonly required?: boolean; readonly schema?: object }>>;
   readonly content?: Readonly<Record<string, { readonly schema?: object }>>;
+  /** Media types that the content has beside the listed ones. */
+  readonly "x-also-named"?: readonly string[];
 }
 
 /** The part of a (dereferenced) OpenAPI parameter that is used here. */

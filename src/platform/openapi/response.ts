@@ -59,8 +59,15 @@ export function responsesOf(operation: ContractOperation) {
 }
 
 function oauthError(status: number, headers: Record<string, string>, error: ServiceError): ResponseParts {
-  const all = { ...headers, ...errorHeaders(error), "Content-Type": "application/json" };
-  return { status, headers: all, body: { error: error.kind.oauth, error_description: error.message } };
+  // It may quote the request, and has few characters (RFC 6749 section 5.2).
+  const text = error.message.toWellFormed().replaceAll('"', "'");
+  const description = text.replaceAll(/[^ -[\]-~]/gu, encodeURIComponent);
+  const body = { error: error.kind.oauth, error_description: description };
+  return {
+    status,
+    headers: { ...headers, ...errorHeaders(error), "Content-Type": "application/json" },
+    body,
+  };
 }
 
 /** Headers that any response may have without a declaration: HTTP's own, and those of CORS. */
@@ -110,8 +117,17 @@ function bodyViolations(
   });
 }
 
-/** Whether the Accept header permits JSON (RFC 9110 section 12.5.1). */
-export function acceptsJson(accept: string | undefined): boolean {
+/** The media ranges, beside those of `application/json`, by which an Accept header may ask for the operation's JSON. */
+export function jsonNames({ responses }: ContractOperation): string[] {
+  const names = Object.values(responses).flatMap(({ content = {}, "x-also-named": more = [] }) => [
+    ...Object.keys(content).filter((name) => /[/+]json$/.test(name)),
+    ...more,
+  ]);
+  return names.some((name) => name.endsWith("+json")) ? [...names, "application/*+json"] : names;
+}
+
+/** Whether the Accept header permits JSON (RFC 9110 section 12.5.1). @param names as `jsonNames` has them */
+export function acceptsJson(accept: string | undefined, names: readonly string[]): boolean {
   if (accept === undefined || accept === "*/*" || accept === "" || accept === "application/json") return true;
   let best = { specificity: -1, quality: 0 };
   for (const part of accept.split(",")) {
@@ -119,6 +135,7 @@ export function acceptsJson(accept: string | undefined): boolean {
     const specificity = ["*/*", "application/*", "application/json"].indexOf(range);
     const weight = parameters.find((parameter) => parameter.startsWith("q="));
     const quality = weight ? Number(weight.slice(2)) : 1;
+    if (quality > 0 && names.includes(range)) return true;
     if (specificity > best.specificity) best = { specificity, quality };
   }
   return best.quality > 0;

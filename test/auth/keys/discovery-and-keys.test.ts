@@ -67,6 +67,19 @@ describe("what is public", () => {
       expect((await api.call("getKeySet", { as: "Bearer x" })).status).toBe(200);
     });
 
+    test.each([
+      ["application/jwk-set+json", 200],
+      ["application/jwk-set+json, application/json;q=0.5", 200],
+      ["text/html, application/*+json;q=0.1", 200],
+      ["application/json;q=0, application/jwk-set+json", 200],
+      ["application/jwk-set+json;q=0, text/html", 406],
+      ["application/jwk+json", 406],
+    ])("asked for as %s is answered %i", async (accept, status) => {
+      const response = await keySet({ accept });
+      expect(response.status).toBe(status);
+      if (status === 200) expect(response.headers.get("content-type")).toBe("application/json");
+    });
+
     test("is 304 to who has it, by its tag, by a weak one, in a list or by any", async () => {
       const { headers } = await keySet();
       const etag = headers.get("etag") ?? "";

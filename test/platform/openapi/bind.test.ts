@@ -111,6 +111,13 @@ describe("Accept", () => {
     ["text/html, application/xhtml+xml, */*;q=0.8", 200],
     ["text/html;q=0.9, application/json ; q=0.001", 200],
     ["application/*;q=0, application/json", 200],
+    ["application/problem+json", 200],
+    ["text/html, Application/Problem+JSON;q=0.1", 200],
+    ["application/*+json", 200],
+    ["application/json;q=0, application/problem+json", 200],
+    ["application/problem+json;q=0", 406],
+    ["application/*+json;q=0, text/html", 406],
+    ["application/jwk-set+json", 406],
     ["text/html", 406],
     ["application/xml, text/*", 406],
     ["application/jsonp", 406],
@@ -215,6 +222,25 @@ describe("X-Request-Id", () => {
 });
 
 describe("responses", () => {
+  it.each([
+    ['{"grant":"a","grant":"b"}', "/body gives 'grant' more than once"],
+    ['{"x":{"\\u00fc":1,"ü":2}}', "/body/x gives '%C3%BC' more than once"],
+    ['{"k\\\\":{"n":1e999}}', "/body/k%5C/n is a number out of range"],
+    ['{"a\\ud800":"b"}', "/body has a member name that contains half of a surrogate pair"],
+    ["grant=a&%C3%BC=1&%C3%BC=2", "/body/%C3%BC is given more than once"],
+    ["grant=a&%F0%9F%94%91=%00", "/body/%F0%9F%94%91 contains a NUL character"],
+    ["grant=a&q%22%0A=1&q%22%0A=2", "/body/q'%0A is given more than once"],
+    ["grant=a&q%5C%7F=1&q%5C%7F=2", "/body/q%5C%7F is given more than once"],
+  ])("to %s over OAuth have a description in the characters of RFC 6749", async (body, description) => {
+    const type = body.startsWith("{") ? "json" : "x-www-form-urlencoded";
+    const headers = { "content-type": `application/${type}` };
+    const response = await call("/v1/tokens", { method: "POST", headers, body });
+    expect(await response.json()).toEqual({
+      error: "invalid_request",
+      error_description: `The request is not valid: ${description}.`,
+    });
+  });
+
   it("carry the headers that the document fixes, on success and error alike", async () => {
     const form = (text: string) => call("/v1/tokens", { method: "POST", body: new URLSearchParams(text) });
     expect((await form("grant=g")).headers.get("pragma")).toBe("no-cache");
