@@ -5,6 +5,7 @@
  */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
+import { cutSession } from "./handshakes.ts";
 import { Slots } from "./slots.ts";
 
 /** Times in milliseconds after which a client is given up. */
@@ -89,7 +90,7 @@ class WatchedStream extends Watched {
 
   /** Resets it; and if even that does not reach the client, ends the connection. */
   override end(): void {
-    if (this.#stream.closed) this.#stream.session?.destroy();
+    if (this.#stream.closed) cutSession(this.#stream.session);
     else this.#stream.close(constants.NGHTTP2_CANCEL);
   }
 }

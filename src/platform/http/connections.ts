@@ -44,7 +44,6 @@ export class Connections {
   constructor(server: Server | Http2SecureServer, idleMs: number, stalls: Stalls, handshakes?: Handshakes) {
     this.#server = server;
     this.#handshakes = handshakes;
-    handshakes?.watch(server);
     server.on("connection", (socket: Socket) => {
       this.#accepted += 1;
       keepWhileOpen(this.#sockets, socket);

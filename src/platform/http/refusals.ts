@@ -35,12 +35,8 @@ export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest):
     const detail = "Of the transfer codings, only chunked is understood: send the body without any other.";
     return new ServiceError(invalid(501, "Not implemented"), detail);
   }
-  if (dotSegment.test(withoutQuery(url))) {
-    const detail = "The path of the request has dot segments or a backslash.";
-    return new ServiceError(ErrorKinds.invalidRequest, detail);
-  }
-  if (!url.startsWith("/")) {
-    const detail = "The target of the request is neither a path nor a URL of http or https without a user.";
+  if (!url.startsWith("/") || dotSegment.test(withoutQuery(url))) {
+    const detail = "The target of the request has no path, or one with dot segments or a backslash.";
     return new ServiceError(ErrorKinds.invalidRequest, detail);
   }
   // A target has none (RFC 9112 section 3.2), and some readers take what is before it for the path.

@@ -117,7 +117,8 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   let pass: PassGate = withoutGate;
   const server = tls ? secureServer(tls, timeouts) : cleartextServer(timeouts);
   const stalls = new Stalls(timeouts);
-  const handshakes = tls && new Handshakes(timeouts.headersMs);
+  const handshakes = tls && new Handshakes();
+  handshakes?.watch(server, timeouts.headersMs);
   const connections = new Connections(server, timeouts.keepAliveMs, stalls, handshakes);
   /** The sockets of HTTP/1 whose last request has come: what comes behind it is not served. */
   const ended = new WeakSet<Duplex>();

@@ -39,7 +39,8 @@ const maxReflectionStreams = 4;
 
 /** The streams of one server, before they become calls. */
 export class GrpcStreams {
-  readonly handshakes: Handshakes;
+  readonly handshakes = new Handshakes();
+  readonly #handshakeMs: number;
   readonly #logger: Logger;
   readonly #admission: Admission | undefined;
   readonly #stalls: Stalls;
@@ -49,7 +50,7 @@ export class GrpcStreams {
 
   constructor({ logger, admission, stalls = stallLimits, handshakeMs: limitMs = handshakeMs }: Options) {
     this.#limits = stalls;
-    this.handshakes = new Handshakes(limitMs);
+    this.#handshakeMs = limitMs;
     this.#logger = logger;
     this.#admission = admission;
     this.#stalls = new Stalls(stalls);
@@ -63,7 +64,7 @@ export class GrpcStreams {
   /** Wraps the listeners of a server that listens. Call it once. */
   wrap(server: Server): void {
     for (const http2Server of http2ServersOf(server)) {
-      this.handshakes.watch(http2Server);
+      this.handshakes.watch(http2Server, this.#handshakeMs);
       const listeners = http2Server.listeners("stream");
       http2Server.removeAllListeners("stream");
       http2Server.on("stream", (...event: [ServerHttp2Stream, IncomingHttpHeaders, ...unknown[]]) => {

@@ -7,8 +7,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createGrpcServer } from "../../../src/platform/rpc/grpc-server.ts";
 import { GrpcClient, loadMethod } from "../../support/grpc-client.ts";
-import { startServer } from "../../support/http-connections.ts";
-import { beginHttp2, resetRequests } from "../../support/reset-flood.ts";
+import { drip, startServer } from "../../support/http-connections.ts";
+import { beginHttp2, callFrame, frame, resetRequests } from "../../support/reset-flood.ts";
 import { recorder } from "../../support/rpc-servers.ts";
 import { testServices } from "../../support/rpc-services.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -106,6 +106,26 @@ describe("a client that does not read its response", () => {
     stream.on("error", () => undefined);
     await once(stream, "close");
     expect(stream.rstCode).toBe(8);
+  });
+});
+
+describe("a client that does not even read its reset", () => {
+  it("loses its connection", { timeout: 10_000 }, async () => {
+    const { port } = await startLarge({ tls: true, responseMs: 200 });
+    const socket = await beginHttp2(port, true);
+    onTestFinished(() => void socket.destroy());
+    const [window, settings, ping] = [8, 4, 6];
+    const unlimited = Buffer.alloc(4);
+    unlimited.writeUInt32BE(2 ** 30);
+    const initialWindow = Buffer.concat([Buffer.from([0, 4]), unlimited]);
+    socket.pause();
+    socket.write(frame(settings, 0, 0, initialWindow));
+    socket.write(frame(window, 0, 0, unlimited));
+    socket.write(callFrame(1, "/", true));
+    // It shows by what is sent to it, since nothing is read.
+    void drip(socket, frame(ping, 0, 0, Buffer.alloc(8)).toString());
+    await new Promise((resolve) => socket.once("close", resolve));
+    expect(socket.bytesRead).toBeLessThan(large.length);
   });
 });
 
