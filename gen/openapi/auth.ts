@@ -46,15 +46,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -93,15 +87,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -135,15 +123,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -958,20 +940,11 @@ export interface components {
          * @example 7f0d4c1e-usr
          */
         IdentityIdPath: components["schemas"]["IdentityId"];
-        /**
-         * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-         * @example 0c6d3e2a
-         */
+        /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
         RequestId: string;
-        /**
-         * @description W3C trace context; logged, and passed on to the services that are called.
-         * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-         */
+        /** @description W3C trace context; logged, and passed on to the services that are called. */
         TraceParent: string;
-        /**
-         * @description ETag of the copy that the caller holds.
-         * @example "kD0Vv2wO"
-         */
+        /** @description ETag of the copy that the caller holds. */
         IfNoneMatch: string;
     };
     requestBodies: never;
@@ -1025,15 +998,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1080,15 +1047,9 @@ export interface operations {
                 phone: string;
             };
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1120,15 +1081,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1166,15 +1121,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1208,15 +1157,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1243,15 +1186,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1284,15 +1221,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1319,15 +1250,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1354,15 +1279,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1400,15 +1319,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1446,15 +1359,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1492,20 +1399,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description ETag of the copy that the caller holds.
-                 * @example "kD0Vv2wO"
-                 */
+                /** @description ETag of the copy that the caller holds. */
                 "If-None-Match"?: components["parameters"]["IfNoneMatch"];
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1543,15 +1441,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1568,15 +1460,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;

@@ -5,15 +5,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -168,15 +162,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -207,15 +195,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -246,15 +228,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -284,15 +260,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -324,15 +294,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -364,15 +328,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -423,15 +381,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -462,15 +414,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -500,15 +446,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -558,27 +498,15 @@ export interface paths {
     "/v1/pushprovider/dead-letters/replay": {
         parameters: {
             query?: {
-                /**
-                 * @description Only those of this notification; one that does not exist is a 404.
-                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
-                 */
+                /** @description Only those of this notification; one that does not exist is a 404. */
                 notificationId?: components["parameters"]["OfNotification"];
-                /**
-                 * @description Only those of this push provider.
-                 * @example fcm
-                 */
+                /** @description Only those of this push provider. */
                 provider?: components["parameters"]["OfProvider"];
             };
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -604,15 +532,9 @@ export interface paths {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1234,25 +1156,13 @@ export interface components {
          * @example fcm
          */
         ProviderPath: components["schemas"]["ProviderName"];
-        /**
-         * @description Only those of this notification; one that does not exist is a 404.
-         * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
-         */
+        /** @description Only those of this notification; one that does not exist is a 404. */
         OfNotification: components["schemas"]["NotificationIdInput"];
-        /**
-         * @description Only those of this push provider.
-         * @example fcm
-         */
+        /** @description Only those of this push provider. */
         OfProvider: components["schemas"]["ProviderName"];
-        /**
-         * @description Number of the page; the first is 0.
-         * @example 0
-         */
+        /** @description Number of the page; the first is 0. */
         PageNumber: number;
-        /**
-         * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
-         * @example 20
-         */
+        /** @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so. */
         PageSize: number;
         /**
          * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
@@ -1260,21 +1170,11 @@ export interface components {
          *     the first one first; what is equal then is in the order of the ids, in the direction of the last
          *     field. An empty one counts as absent. Without it: `sendAt,desc`. By `viewed`, an entry that was marked
          *     keeps its place among the unread for ten minutes, so that marking page by page skips none.
-         * @example [
-         *       "viewed,asc",
-         *       "sendAt,desc"
-         *     ]
          */
         HistorySort: string[];
-        /**
-         * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-         * @example 0c6d3e2a
-         */
+        /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
         RequestId: string;
-        /**
-         * @description W3C trace context; logged, and passed on to the services that are called.
-         * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-         */
+        /** @description W3C trace context; logged, and passed on to the services that are called. */
         TraceParent: string;
     };
     requestBodies: never;
@@ -1318,15 +1218,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
                 /**
                  * @description Where the user is, in one of these forms:
@@ -1339,7 +1233,6 @@ export interface operations {
                  *       that summer time needs no further call. A name that is unknown is a 400.
                  *
                  *     Where it is absent, a new device is at UTC and one that is known stays where it was.
-                 * @example +03:00
                  */
                 "barrier-user-utc-offset"?: string;
             };
@@ -1368,15 +1261,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1416,15 +1303,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1449,20 +1330,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names this send, so that it can be repeated safely; a UUID, for example.
-                 * @example 6f2f1d8e-6a1c-4a57-9a53-6a3c1f0e7b42
-                 */
+                /** @description Names this send, so that it can be repeated safely; a UUID, for example. */
                 "Idempotency-Key"?: string;
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1497,20 +1369,11 @@ export interface operations {
     getNotificationsHistory: {
         parameters: {
             query?: {
-                /**
-                 * @description Whether to mark the returned entries as viewed.
-                 * @example true
-                 */
+                /** @description Whether to mark the returned entries as viewed. */
                 markViewed?: boolean;
-                /**
-                 * @description Number of the page; the first is 0.
-                 * @example 0
-                 */
+                /** @description Number of the page; the first is 0. */
                 page?: components["parameters"]["PageNumber"];
-                /**
-                 * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
-                 * @example 20
-                 */
+                /** @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so. */
                 size?: components["parameters"]["PageSize"];
                 /**
                  * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
@@ -1518,23 +1381,13 @@ export interface operations {
                  *     the first one first; what is equal then is in the order of the ids, in the direction of the last
                  *     field. An empty one counts as absent. Without it: `sendAt,desc`. By `viewed`, an entry that was marked
                  *     keeps its place among the unread for ten minutes, so that marking page by page skips none.
-                 * @example [
-                 *       "viewed,asc",
-                 *       "sendAt,desc"
-                 *     ]
                  */
                 sort?: components["parameters"]["HistorySort"];
             };
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1565,15 +1418,9 @@ export interface operations {
     getNotificationsSummary: {
         parameters: {
             query?: {
-                /**
-                 * @description Number of the page; the first is 0.
-                 * @example 0
-                 */
+                /** @description Number of the page; the first is 0. */
                 page?: components["parameters"]["PageNumber"];
-                /**
-                 * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
-                 * @example 20
-                 */
+                /** @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so. */
                 size?: components["parameters"]["PageSize"];
                 /**
                  * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
@@ -1581,23 +1428,13 @@ export interface operations {
                  *     the first one first; what is equal then is in the order of the ids, in the direction of the last
                  *     field. An empty one counts as absent. Without it: `sendAt,desc`. By `viewed`, an entry that was marked
                  *     keeps its place among the unread for ten minutes, so that marking page by page skips none.
-                 * @example [
-                 *       "viewed,asc",
-                 *       "sendAt,desc"
-                 *     ]
                  */
                 sort?: components["parameters"]["HistorySort"];
             };
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1633,27 +1470,15 @@ export interface operations {
                  *     is empty.
                  */
                 idempotencyKey?: string;
-                /**
-                 * @description Number of the page; the first is 0.
-                 * @example 0
-                 */
+                /** @description Number of the page; the first is 0. */
                 page?: components["parameters"]["PageNumber"];
-                /**
-                 * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
-                 * @example 20
-                 */
+                /** @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so. */
                 size?: components["parameters"]["PageSize"];
             };
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1685,15 +1510,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1722,15 +1541,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1760,15 +1573,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1798,15 +1605,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1836,15 +1637,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1873,15 +1668,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -1920,15 +1709,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -1958,22 +1741,13 @@ export interface operations {
     resumeProvider: {
         parameters: {
             query?: {
-                /**
-                 * @description The origin of a push service, as in `origins`.
-                 * @example https://updates.push.services.mozilla.com
-                 */
+                /** @description The origin of a push service, as in `origins`, such as `https://updates.push.services.mozilla.com`. */
                 origin?: string;
             };
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -2002,15 +1776,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -2039,15 +1807,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {
@@ -2075,27 +1837,15 @@ export interface operations {
     listDeadLetters: {
         parameters: {
             query?: {
-                /**
-                 * @description Number of the page; the first is 0.
-                 * @example 0
-                 */
+                /** @description Number of the page; the first is 0. */
                 page?: components["parameters"]["PageNumber"];
-                /**
-                 * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
-                 * @example 20
-                 */
+                /** @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so. */
                 size?: components["parameters"]["PageSize"];
             };
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -2126,27 +1876,15 @@ export interface operations {
     replayDeadLetters: {
         parameters: {
             query?: {
-                /**
-                 * @description Only those of this notification; one that does not exist is a 404.
-                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
-                 */
+                /** @description Only those of this notification; one that does not exist is a 404. */
                 notificationId?: components["parameters"]["OfNotification"];
-                /**
-                 * @description Only those of this push provider.
-                 * @example fcm
-                 */
+                /** @description Only those of this push provider. */
                 provider?: components["parameters"]["OfProvider"];
             };
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path?: never;
@@ -2175,15 +1913,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /**
-                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
-                 * @example 0c6d3e2a
-                 */
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
-                /**
-                 * @description W3C trace context; logged, and passed on to the services that are called.
-                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
-                 */
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
                 traceparent?: components["parameters"]["TraceParent"];
             };
             path: {

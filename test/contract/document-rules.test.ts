@@ -68,6 +68,11 @@ const componentNames = (root: JsonObject) =>
 
 const operationsIn = (root: JsonObject) => entriesOf(root["paths"]).flatMap(([, item]) => entriesOf(item));
 
+const operationIds = (root: JsonObject) =>
+  operationsIn(root)
+    .map(([, each]) => objectOf(each)["operationId"])
+    .filter((id) => typeof id === "string");
+
 /** The schemas of everything that a document says of responses, and of all that they refer to. */
 function sent({ name, root }: OpenapiDocument): PlacedSchema[] {
   const schemas = under(root, "responses").flatMap((table) => schemasIn(`${name}#…/responses`, table));
@@ -99,6 +104,12 @@ const introspection = "components/schemas/Introspection/properties";
 const tokens = "paths/~oauth2~v1~tokens/post";
 const text = { type: "string", description: "A text." };
 
+/** Every parameter that need not be sent, and its schema. */
+const optionalParameters = (root: JsonObject) =>
+  objectsOf(root)
+    .filter(([, each]) => "in" in each && "schema" in each && each["required"] !== true)
+    .map(([, each]) => [each, resolveObject(root, each["schema"] ?? {})]);
+
 const rules: readonly Rule[] = [
   {
     rule: "gives no two components one name, of whatever kinds they are",
@@ -111,8 +122,7 @@ const rules: readonly Rule[] = [
     why: "oapi-codegen and openapi-generator declare such a type twice.",
     broken({ root }) {
       const parts = ["", "Params", "Parameters", "Request", "RequestBody", "JSONBody", "Response", "Result"];
-      const ids = operationsIn(root).flatMap(([, each]) => objectOf(each)["operationId"] ?? []);
-      const taken = new Set(ids.flatMap((id) => parts.map((part) => bare(`${id}${part}`))));
+      const taken = new Set(operationIds(root).flatMap((id) => parts.map((part) => bare(`${id}${part}`))));
       return componentNames(root).flatMap(([name]) => (taken.has(bare(name)) ? [name] : []));
     },
     breaking: [["components/schemas/CreateIdentityRequest", text]],
@@ -298,6 +308,18 @@ const rules: readonly Rule[] = [
     breaking: [
       [`${tokens}/requestBody/content/application~json`, { schema: text }],
       [`${tokens}/requestBody/x-also-accepts`, ["json"]],
+    ],
+  },
+  {
+    rule: "fills in no parameter that need not be sent",
+    why: "Swagger UI and Postman send each example: one idempotency key or request id for all calls.",
+    broken: ({ root }) =>
+      optionalParameters(root)
+        .filter((both) => both.some((each) => "example" in each || "examples" in each))
+        .map(([parameter]) => parameter?.["name"]),
+    breaking: [
+      ["components/parameters/RequestId/example", "a"],
+      ["components/parameters/RequestId/schema/examples", ["a"]],
     ],
   },
 ];

@@ -1,7 +1,13 @@
-/** Every request body has an example that is valid, so that what the reference sends first makes sense. */
+/**
+ * Every request body has an example that is valid, so that what the reference sends first makes sense; it takes nothing
+ * that the documents' tours need, and names the credentials to begin with.
+ */
+import { globSync, readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { describe, expect, it } from "vitest";
+import { developmentClients, developmentInternalClient } from "../../src/auth/client-settings.ts";
+import { developmentSecretsFile } from "../../src/development/secrets.ts";
 import { contractTexts } from "../../src/platform/openapi/document.ts";
 
 interface Schema {
@@ -19,7 +25,10 @@ interface Operation {
 }
 interface Contract {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
-  readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
+  readonly components: {
+    readonly schemas: Readonly<Record<string, Schema>>;
+    readonly securitySchemes?: Readonly<Record<string, { readonly description: string }>>;
+  };
 }
 
 const methods = ["get", "put", "post", "delete", "patch"];
@@ -73,4 +82,33 @@ it("the token request of the form can be answered: it has all that its grant nee
   const created =
     contract.paths["/v1/identities"]?.["post"]?.requestBody?.content["application/json"]?.examples;
   expect(created?.["full"]?.value).toMatchObject({ id: properties["auth_id"]?.example });
+});
+
+it("what the reference creates is left free by the tours, and the other way round", () => {
+  const contract: Contract = JSON.parse(contractTexts("auth").json);
+  const bodies =
+    contract.paths["/v1/identities"]?.["post"]?.requestBody?.content["application/json"]?.examples;
+  const values = Object.values(bodies ?? {}).flatMap(({ value }) => Object.values(value ?? {}));
+  const taken = values.filter((value) => typeof value === "string");
+  expect(taken).toContain("+12025550123");
+  const tours = ["README.md", ...globSync("docs/**/*.md")].map((page) => readFileSync(page, "utf8")).join();
+  expect(taken.filter((value) => tours.includes(value))).toEqual([]);
+});
+
+it("each security scheme names the credentials of development mode", () => {
+  const [app, office] = developmentClients;
+  const credentials: Readonly<Record<string, readonly string[]>> = {
+    InternalClient: [developmentInternalClient].flatMap(Object.values),
+    RegisteredClient: [app, office].flatMap(({ clientId, clientSecret }) => [clientId, clientSecret]),
+    PlatformApiKey: ["apiKey", `.data/${developmentSecretsFile}`],
+    UserApplication: [app.clientId, app.clientSecret],
+    BackofficeApplication: [office.clientId, office.clientSecret],
+  };
+  const schemes = ["auth", "push-orchestration"].flatMap((name) => {
+    const contract: Contract = JSON.parse(contractTexts(name).json);
+    return Object.entries(contract.components.securitySchemes ?? {});
+  });
+  expect(schemes.map(([name]) => name)).toEqual(Object.keys(credentials));
+  for (const [name, { description }] of schemes)
+    for (const credential of credentials[name] ?? []) expect(description).toContain(`\`${credential}\``);
 });

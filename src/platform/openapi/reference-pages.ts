@@ -46,7 +46,11 @@ const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** Runs in the browser. "Try it out" sends requests to the server that the page came from, whatever its address is. */
+/**
+ * Runs in the browser. "Try it out" sends requests to the server that the page came from, whatever its address is, with
+ * what was authorised in the page and nothing of the browser's own: so a 401 is shown, and opens no dialog (Fetch
+ * Standard, HTTP-network-or-cache fetch).
+ */
 const initialiser = `"use strict";
 SwaggerUIBundle({
   url: "openapi.json",
@@ -57,6 +61,7 @@ SwaggerUIBundle({
   requestInterceptor(request) {
     const { pathname, search } = new URL(request.url, location.href);
     request.url = location.origin + pathname + search;
+    if (!request.loadSpec) request.credentials = "omit";
     return request;
   },
 });

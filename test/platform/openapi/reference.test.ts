@@ -1,5 +1,6 @@
 /** A contract as it is served to people and to generators of clients. */
 import { readFileSync } from "node:fs";
+import { runInNewContext } from "node:vm";
 import { Hono } from "hono";
 import { beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
@@ -267,6 +268,24 @@ describe("the page", () => {
     const script = await (await get("/api/auth/docs/assets/initialiser.js")).text();
     expect(script).not.toMatch(/https?:/);
     expect(() => new Function(script)).not.toThrow();
+  });
+
+  it("sends to this server, and nothing of the browser's own, so that a 401 opens no dialog of its", async () => {
+    const script = await (await get("/api/auth/docs/assets/initialiser.js")).text();
+    const sent: unknown[] = [];
+    runInNewContext(script, {
+      URL,
+      location: new URL("http://a/api/auth/docs"),
+      SwaggerUIBundle({ requestInterceptor }: { requestInterceptor(request: object): unknown }) {
+        sent.push(requestInterceptor({ url: "http://b/v1/identities?c=d" }));
+        sent.push(requestInterceptor({ url: "http://b/openapi.json", loadSpec: true }));
+      },
+    });
+    expect(sent).toEqual([
+      { url: "http://a/v1/identities?c=d", credentials: "omit" },
+      // Who protects the page with a login of its own protects the document likewise.
+      { url: "http://a/openapi.json", loadSpec: true },
+    ]);
   });
 
   it("finds all it links to, and what has a version is kept for ever", async () => {
