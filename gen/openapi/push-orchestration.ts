@@ -521,7 +521,7 @@ export interface paths {
          *     list becomes shorter meanwhile. Those whose notification was cancelled or recalled, or is too late by now, stay. Each is
          *     replayed once, so one that is given up again is on the list again; the call can be repeated.
          */
-        post: operations["replayDeadLetters"];
+        post: operations["replayAllDeadLetters"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1873,7 +1873,7 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
-    replayDeadLetters: {
+    replayAllDeadLetters: {
         parameters: {
             query?: {
                 /** @description Only those of this notification; one that does not exist is a 404. */

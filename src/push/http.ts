@@ -135,7 +135,7 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       nothingElse(rest);
       return { status: 200, body: await notifications.deadLetters(pageOf({ page, size })) };
     },
-    async replayDeadLetters({ query: { notificationId, provider, ...rest } }) {
+    async replayAllDeadLetters({ query: { notificationId, provider, ...rest } }) {
       nothingElse(rest);
       await notifications.replayAll({ notificationId: notificationId?.toLowerCase(), provider });
       return { status: 202 };

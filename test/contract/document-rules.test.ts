@@ -322,6 +322,12 @@ const rules: readonly Rule[] = [
       ["components/parameters/RequestId/schema/examples", ["a"]],
     ],
   },
+  {
+    rule: "gives no two operations names that differ in a plural alone",
+    why: "Who completes the wrong one calls it.",
+    broken: ({ root }) => meetings(operationIds(root).map((id) => [id.replaceAll(/s(?=[A-Z]|$)/g, ""), id])),
+    breaking: [[`${tokens}/operationId`, "revokeTokens"]],
+  },
 ];
 
 /** The auth service's document with a change. */

@@ -62,7 +62,7 @@ const ofProviders = ["resumeProvider", "confirmRemovals", "discardRemovals"];
 const lists = ["listNotifications", "listDeadLetters"];
 const pages = ["getNotificationsHistory", "getNotificationsSummary", ...lists];
 const ofBackoffice = [
-  ...["sendPushNotification", "replayDeadLetter", "replayDeadLetters", "listProviders"],
+  ...["sendPushNotification", "replayDeadLetter", "replayAllDeadLetters", "listProviders"],
   ...[...lists, ...aboutOne, ...ofProviders],
 ];
 const guarded = [...ofUsers, ...ofBackoffice];
@@ -125,7 +125,7 @@ const successes: Case[] = [
     as: backoffice(),
     path: { id: deployments.deadLetters.open },
   })),
-  ...each(["replayDeadLetters"], { status: 202, when: "to the back office" }),
+  ...each(["replayAllDeadLetters"], { status: 202, when: "to the back office" }),
 ];
 
 const invalid = "invalid_request";
@@ -142,7 +142,7 @@ const badInput: Case[] = [
     path: { provider: "pigeon" },
   })),
   ...each(
-    ["replayDeadLetters"],
+    ["replayAllDeadLetters"],
     { status: 400, when: "for what is no provider", code: invalid },
     (request) => ({
       ...request,
@@ -158,7 +158,7 @@ const badInput: Case[] = [
 
 const refusals: Case[] = [
   one(
-    "replayDeadLetters",
+    "replayAllDeadLetters",
     404,
     "for a notification that does not exist",
     () => ({ as: backoffice(), query: `?notificationId=${nobody.id}` }),

@@ -277,11 +277,11 @@ describe("one notification", () => {
   });
 
   it("replays those that the query names", async () => {
-    await asOffice("replayDeadLetters");
-    await asOffice("replayDeadLetters", { query: `?provider=fcm&notificationId=${id.toUpperCase()}` });
+    await asOffice("replayAllDeadLetters");
+    await asOffice("replayAllDeadLetters", { query: `?provider=fcm&notificationId=${id.toUpperCase()}` });
     expect(asked).toEqual([{}, { provider: "fcm", notificationId: id }]);
     asked.length = 0;
-    expect(refusedAt(await asOffice("replayDeadLetters", { query: "?notificationId=x" }))).toBe(
+    expect(refusedAt(await asOffice("replayAllDeadLetters", { query: "?notificationId=x" }))).toBe(
       "/query/notificationId",
     );
   });

@@ -152,7 +152,7 @@ describe.runIf(binaries && findNats())(
         },
         // There are none any more.
         "replay of all dead letters": {
-          send: () => call("replayDeadLetters", { as }),
+          send: () => call("replayAllDeadLetters", { as }),
           ...{ done: 202, rows: "push.delivery_chunks where state = 'DEAD'", left: 0 },
         },
         "ending a pause": {

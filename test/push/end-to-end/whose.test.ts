@@ -120,7 +120,7 @@ describe.each(backends)("on %s", (backend) => {
       ["recallNotification", { path }],
       ["listDeadLetters", {}],
       ["replayDeadLetter", { path: { id: "1" } }],
-      ["replayDeadLetters", {}],
+      ["replayAllDeadLetters", {}],
       ["listFailures", { path }],
       ["listProviders", {}],
       ["resumeProvider", { path: { provider: "outbox" } }],
