@@ -40,7 +40,7 @@ const outlines: Readonly<Record<string, Readonly<Record<string, readonly string[
     ],
   },
   "docs/clients/typescript.md": {
-    Generate: ["sh"],
+    Generate: ["sh", "hey-api/tsconfig.json", "hey-api/openapi-ts.config.ts", "sh"],
     "Call auth and push": ["hey-api/connect.ts", "sh"],
     "Or over Connect": ["sh", "connect/buf.gen.yaml", "connect/introspect.ts", "sh"],
   },
