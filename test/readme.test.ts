@@ -1,4 +1,4 @@
-/** The tour of the README, pasted unchanged, prints the output that the README shows. */
+/** The tours of the README and of docs/getting-started.md, pasted unchanged, print what the pages show. */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -43,6 +43,24 @@ describe("the tour", () => {
     }
     expect(stderr).toBe("");
   });
+});
+
+/** The commands of the tours, each with the lines that continue it, without what they print. */
+function commandsOf(page: string): string {
+  const tours = page.slice(page.indexOf("\n## A tour of auth"), page.indexOf("\n## Where it keeps things"));
+  const blocks = [...tours.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block = ""]) => block).join("");
+  return [...blocks.matchAll(/^\$ ((?:.*\\\n)*.*)$/gm)].map(([, command]) => command).join("\n");
+}
+
+it("the tour of docs/getting-started.md needs nothing that it has not set", async () => {
+  const commands = commandsOf(readFileSync(join(root, "docs/getting-started.md"), "utf8"))
+    .replaceAll("http://127.0.0.1:8080", server.origin)
+    .replaceAll("127.0.0.1:9090", server.grpc)
+    .replaceAll(".data/", `${server.env["DATA_DIR"]}/`);
+  const { stdout } = await promisify(execFile)("sh", ["-euc", commands], { cwd: root });
+  for (const shown of ['{"active":false}', '"state": "NOTIFICATION_STATE_COMPLETED"', '{"viewed":true}'])
+    expect(stdout).toContain(shown);
+  expect(stdout.match(/"token":"a-(?:phone|tablet)","messageId"/g)).toHaveLength(2);
 });
 
 it("has 150 lines at most", () => {
