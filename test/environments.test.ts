@@ -175,6 +175,25 @@ describe.each([
   });
 });
 
+test("production.env.example has what a machine without Docker needs, and no grant of codes needs its settings", async () => {
+  const example = read("production.env.example");
+  const values: Readonly<Record<string, string>> = filledIn();
+  const required = [...example.matchAll(/^([A-Z_]+)='(.*)'$/gm)].map(([, name = "", given = ""]) => [
+    name,
+    values[name] ?? given,
+  ]);
+  const [, own = ""] = example.split("# --- For a machine without Docker alone");
+  const [part = ""] = own.split("\n# --- ");
+  const set = [...part.matchAll(/^# ([A-Z_]+)='(.*)'$/gm)].map(([, name = "", value = ""]) => [name, value]);
+  expect(set.length).toBeGreaterThan(5);
+  const { FCM_CREDENTIALS } = values;
+  const env = { ...Object.fromEntries([...required, ...set]), FCM_CREDENTIALS };
+  // It is given to the migration alone.
+  delete env.DB_PASSWORD_MIGRATION;
+  expect(env).not.toHaveProperty("OTP_VERIFIER_URL");
+  expect(await accepted(env)).toEqual(["auth", "push"]);
+});
+
 /** The parts of manifests that are looked at here. */
 interface PodSpec {
   readonly enableServiceLinks: boolean;

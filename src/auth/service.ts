@@ -267,7 +267,7 @@ function createAuthGuessing(
 
 /** What generates, introspects and revokes tokens. */
 function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<Parts, "cache">) {
-  const { issuer } = settings;
+  const { issuer, otp } = settings;
   const { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing } = parts;
   const findPresented = createFindPresented(reads);
   const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
@@ -292,8 +292,8 @@ function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<P
         introspect,
         confirmed,
       }),
-      otpChecks: createOtpChecks(settings.otp.verifierUrl),
-      verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
+      otpChecks: createOtpChecks(otp.verifierUrl),
+      verifyOtpProof: createVerifyOtpProof(otp, clock),
       guessing,
     }),
     countOutcome: (grant_type, outcome) => outcomes.inc({ grant_type, outcome }),

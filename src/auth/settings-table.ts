@@ -104,10 +104,9 @@ export const authTable = {
   },
   OTP_VERIFICATION_TOKEN_PUBLIC_KEY: {
     description:
-      "The key that OTP verification tokens are verified with; several, one after the other, while it is rotated.",
+      "The key that OTP verification tokens are verified with; several, one after the other, while it is rotated. Needed if a client has the grant `phone_otp_token`.",
     kind: otpPublicKeys,
     development: "<generated OTP public key>",
-    required: true,
     exampleFile: "otp-public-key.pem",
   },
   OTP_VERIFICATION_TOKEN_MAX_SECONDS: {
@@ -117,10 +116,10 @@ export const authTable = {
     default: "600",
   },
   OTP_VERIFIER_URL: {
-    description: "Where the OTP verification service is reached.",
+    description:
+      "Where the OTP verification service is reached. Needed if a client has the grant `phone_otp`.",
     kind: confidential(baseUrl),
     development: `<http://HOST:SERVER_PORT>${builtInVerifierPath}`,
-    required: true,
     example: "https://otp.internal",
   },
   JANITOR_INTERVAL_SECONDS: {

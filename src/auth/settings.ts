@@ -7,6 +7,7 @@ import { resolveCacheSettings } from "../platform/cache/cache-settings.ts";
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
 import { resolveBrokerSettings } from "../platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
+import { expectationOf } from "../platform/settings/kinds.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
   resolveSettings,
@@ -91,13 +92,14 @@ export function resolveAuthSettings(
       issuer: settings.OTP_VERIFICATION_TOKEN_ISSUER,
       /** Undefined: a proof must not name an audience. */
       audience: settings.OTP_VERIFICATION_TOKEN_AUDIENCE,
-      publicKeys: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY,
+      /** Empty only where no client has the grant phone_otp_token: then no proof is good. */
+      publicKeys: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY ?? [],
       /** Greatest age of a proof, in seconds. */
       maxSeconds: settings.OTP_VERIFICATION_TOKEN_MAX_SECONDS,
-      /** Without a trailing slash. */
+      /** Without a trailing slash. Defined if a client has the grant phone_otp. */
       verifierUrl,
       /** Whether `verifierUrl` is that of the verifier built into this server; never in production. */
-      builtIn: environment === "development" && isBuiltIn(verifierUrl, server),
+      builtIn: environment === "development" && verifierUrl !== undefined && isBuiltIn(verifierUrl, server),
     },
     janitorIntervalSeconds: settings.JANITOR_INTERVAL_SECONDS,
   };
@@ -127,6 +129,12 @@ function isBuiltIn(verifierUrl: string, server: ServerSettings): boolean {
   return isHere && port === server.port && `${url.pathname}/`.startsWith(`${builtInVerifierPath}/`);
 }
 
+/** Settings that production needs if a client has the grant. */
+const neededByGrants = [
+  ["phone_otp", "OTP_VERIFIER_URL"],
+  ["phone_otp_token", "OTP_VERIFICATION_TOKEN_PUBLIC_KEY"],
+] as const;
+
 const signingNames = ["RSA_PRIVATE_KEY", "RSA_PUBLIC_KEY", "RSA_KEY_ID"] as const;
 
 function crossChecks(
@@ -154,6 +162,14 @@ function crossChecks(
   }
   if (valid.RSA_PUBLISHED_KEYS?.some(({ kid }) => kid === valid.RSA_KEY_ID)) {
     problems.push(problem("RSA_KEY_ID", "must not be the kid of a key in RSA_PUBLISHED_KEYS"));
+  }
+  for (const [grant, name] of neededByGrants) {
+    const client = valid.OAUTH_SERVER_CLIENTS?.find(({ grantTypes }) => grantTypes.includes(grant));
+    if (!isProduction || !client || isGiven(name)) continue;
+    const expected = expectationOf(authTable[name].kind);
+    problems.push(
+      problem(name, `is missing, but ${client.clientId} has the grant ${grant}; it must be ${expected}`),
+    );
   }
   if (isProduction && verifierUrl && isBuiltIn(verifierUrl, server)) {
     problems.push(problem("OTP_VERIFIER_URL", "must not be the verifier of development mode"));

@@ -151,6 +151,22 @@ describe("hostile values", () => {
   });
 });
 
+test.each([
+  ["phone_otp", "OTP_VERIFIER_URL", "an http or https URL"],
+  ["phone_otp_token", "OTP_VERIFICATION_TOKEN_PUBLIC_KEY", "a public key"],
+])("the grant %s needs %s, and no other grant does", async (grant, name, expected) => {
+  const client = { clientId: "app", clientSecret: "a-long-enough-secret" };
+  const withGrants = (grantTypes: readonly string[]) =>
+    production({ [name]: undefined, OAUTH_SERVER_CLIENTS: JSON.stringify([{ ...client, grantTypes }]) });
+  const lines = await problemLines(() => readAuth(withGrants(["auth", grant])));
+  expect(lines).toHaveLength(1);
+  expect(lines[0]).toContain(`${name} is missing, but app has the grant ${grant}; it must be ${expected}`);
+  const others = ["password", "refresh_token", "auth", "phone_otp", "phone_otp_token"].filter(
+    (one) => one !== grant,
+  );
+  await readAuth(withGrants(others));
+});
+
 test("a message holds no secret, whatever is wrong", async () => {
   const secret = "hunter2-hunter2-hunter2";
   const wrong = {

@@ -150,8 +150,6 @@ describe("production", () => {
       "RSA_PRIVATE_KEY",
       "RSA_PUBLIC_KEY",
       "RSA_KEY_ID",
-      "OTP_VERIFICATION_TOKEN_PUBLIC_KEY",
-      "OTP_VERIFIER_URL",
     ]);
     for (const { name, what, example } of problems) {
       expect(what).toMatch(/^is missing; it must be ./);

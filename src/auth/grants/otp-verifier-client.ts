@@ -67,15 +67,23 @@ export interface OtpChecks {
   readonly check: CheckOneTimeCode;
 }
 
-/** A client of openapi/otp-verifier.yaml at this address. */
-export function createOtpChecks(verifierUrl: string): OtpChecks {
+/**
+ * A client of openapi/otp-verifier.yaml at this address. Undefined: every check is unavailable. No client of this
+ * process's list needs one then, but another process may have stored a newer list.
+ */
+export function createOtpChecks(verifierUrl: string | undefined): OtpChecks {
+  const service = "The OTP verification service";
+  const limit = new QueueingLimit(maxChecks, maxChecks, busy);
+  if (verifierUrl === undefined) {
+    const unset = new Error("OTP_VERIFIER_URL is not set");
+    return { limit, check: () => Promise.reject(unavailable(service, unset)) };
+  }
   const client = createClient<paths>({ baseUrl: verifierUrl.replace(/\/$/, "") });
 
   const { hostname } = new URL(verifierUrl);
   const attributes = { "http.request.method": "POST", "server.address": hostname };
 
   async function check(phone: string, code: string | undefined, context: RequestContext): Promise<boolean> {
-    const service = "The OTP verification service";
     let wasSent = false;
     const result = await inSpan({ name: "POST", kind: "client", attributes }, async (span) => {
       const checked = await client.POST("/v1/verifications/check", {
@@ -104,5 +112,5 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
     throw hasNotJudged(status) ? error : new UnknownVerdict(error);
   }
 
-  return { limit: new QueueingLimit(maxChecks, maxChecks, busy), check };
+  return { limit, check };
 }

@@ -154,6 +154,15 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     expect(failure instanceof UnknownVerdict).toBe(mayHaveJudged);
   });
 
+  test("without an address a check is unavailable, and no guess", async () => {
+    const { check } = createOtpChecks(undefined);
+    const checking = check(phone, "123456", new RequestContext(captureLog().logger));
+    await expect(checking).rejects.toMatchObject({
+      kind: ErrorKinds.unavailable,
+      cause: new Error("OTP_VERIFIER_URL is not set"),
+    });
+  });
+
   test("one that is slow keeps 128 callers waiting, and no more", async () => {
     behave = () => undefined;
     const { limit, check } = createOtpChecks(`http://127.0.0.1:${port()}/otp`);
