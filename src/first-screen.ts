@@ -47,7 +47,7 @@ ${auth?.otp.builtIn ? verifier : ""}${push ? pushLines(push) : ""}${auth ? crede
   Try it, in another terminal:
 ${commandsToTry(settings, http, `${host}:${ports.grpc}`)}
 
-  Stop it with Ctrl+C. What it keeps is in ${resolve(server.dataDir)}.
+  LOGGING_LEVEL=debug logs each request. Stop it with Ctrl+C. What it keeps is in ${resolve(server.dataDir)}.
 
 `;
 }

@@ -759,6 +759,8 @@ export interface components {
              *     should look into it.
              */
             removalStopped: boolean;
+            /** @description What an operator should know of it, in a sentence; absent where there is nothing to say. */
+            notice?: string;
             /**
              * Format: int64
              * @description Users that it is for.

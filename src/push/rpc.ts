@@ -74,7 +74,7 @@ async function refusalOf(
 function progressMessage(
   progress: NotificationProgress,
 ): MessageInitShape<typeof NotificationProgressSchema> {
-  const { state, image, completedAt, recalledAt, breakdown, ...same } = progress;
+  const { state, image, completedAt, recalledAt, notice, breakdown, ...same } = progress;
   return {
     ...same,
     state: NotificationState[state],
@@ -82,5 +82,6 @@ function progressMessage(
     ...(image !== null && { image }),
     ...(completedAt !== null && { completedAt }),
     ...(recalledAt !== null && { recalledAt }),
+    ...(notice !== undefined && { notice }),
   };
 }

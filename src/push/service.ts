@@ -250,7 +250,11 @@ function startPlanning({
   clock,
   logger,
 }: Pick<Parts, "settings" | "db" | "jobs" | "clock" | "logger">): readonly Loop[] {
-  const planner = createPlanner({ db, jobs, clock, providers: settings.providers.names });
+  const planner = createPlanner({
+    ...{ db, jobs, clock, providers: settings.providers.names },
+    foundNobody: (notificationId) =>
+      logger.warn({ notificationId }, "A notification has reached nobody: no live device was found for it"),
+  });
   return [
     jobs.work({ queue: planQueue, handle: planner.handle }),
     jobs.work({ queue: planRestQueue, handle: planner.handle }),

@@ -18,6 +18,7 @@ export const progress: NotificationProgress = {
   ...{ id, title: "t", message: "m", image: null, test: false, state: "SENDING" },
   ...{ acceptedAt: "2026-11-21T09:30:00.000Z", completedAt: null, recalledAt: null, removalStopped: false },
   ...{ recipients: 1, planned: 2, sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 1 },
+  notice: undefined,
   breakdown: [
     {
       ...{ utcOffset: 330, provider: "fcm", planned: 2 },

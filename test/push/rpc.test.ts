@@ -26,6 +26,7 @@ function progress(changes: Partial<NotificationProgress> = {}): NotificationProg
     ...{ id: id(1), title: "t", message: "m", image: null, test: false, state: "SENDING" },
     ...{ acceptedAt: "2026-11-21T09:30:00.000Z", completedAt: null, recalledAt: null, removalStopped: false },
     ...{ recipients: 3, planned: 4, sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 3 },
+    notice: undefined,
     breakdown: [
       {
         ...{ utcOffset: -330, provider: "fcm", planned: 4 },

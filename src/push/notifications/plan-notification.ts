@@ -14,7 +14,7 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { rows, selection } from "../../platform/database/sql/statements.ts";
+import { rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planRestQueue } from "../database.ts";
 import { recipientsOf } from "../history/history-blocks.ts";
@@ -51,6 +51,8 @@ interface Dependencies {
   readonly providers: readonly ProviderName[];
   /** The most devices that one step plans. */
   readonly window?: number;
+  /** Called once for a notification that has ended because no live device was found for it. */
+  readonly foundNobody?: (notificationId: string) => void;
 }
 
 interface Planner {
@@ -69,7 +71,7 @@ class StepUndoneError extends Error {
 }
 
 export function createPlanner(dependencies: Dependencies): Planner {
-  const { db, jobs, clock, providers, window = defaultWindow } = dependencies;
+  const { db, jobs, clock, providers, window = defaultWindow, foundNobody } = dependencies;
   const placesOf = createPlaces();
 
   /** @returns whether the job has ended; if not, its range was split or its step undone, and the next step goes on */
@@ -147,8 +149,10 @@ export function createPlanner(dependencies: Dependencies): Planner {
     async handle(job) {
       // On the embedded database a step blocks the event loop; this lets other work run in between.
       while (!(await step(job))) await setImmediate();
+      const { notificationId } = job.data;
       // If this fails, the completion sweep does it.
-      await completeIfDone(db, job.data.notificationId, clock).catch(() => undefined);
+      const isCompleted = await completeIfDone(db, notificationId, clock).catch(() => false);
+      if (isCompleted && (await isForNobody(db, notificationId))) foundNobody?.(notificationId);
     },
   };
 }
@@ -175,6 +179,13 @@ async function addChunks(
       returning ${counted}`,
   );
   return found && found.chunks - chunks;
+}
+
+function isForNobody(db: Database, notificationId: string): Promise<boolean> {
+  const { id, state, recipients, chunks } = notification;
+  const found = sql`${id} = ${notificationId}::uuid and ${state} = 'COMPLETED'`;
+  const one = sql`select 1 from ${notifications} where ${found} and ${recipients} = 0 and ${chunks} = 0`;
+  return rowCount(db, one).then((count) => count > 0);
 }
 
 /** The factor by which a notification's chunks grow between two counts of its recipients. */

@@ -60,6 +60,8 @@ export interface NotificationProgress extends Counts {
   readonly recalledAt: string | null;
   /** Whether so many devices were reported dead that their tokens are no longer removed. */
   readonly removalStopped: boolean;
+  /** What an operator should know of it, in a sentence. */
+  readonly notice: string | undefined;
   /** The number of users with a history entry. */
   readonly recipients: number;
   readonly breakdown: ProgressShare[];
@@ -160,9 +162,12 @@ export function createProgress(db: Database): Progress {
 
 function withSums({ breakdown, ...rest }: RowOf<typeof describedFields>): NotificationProgress {
   const sum = (count: keyof Counts) => breakdown.reduce((all, one) => all + one[count], 0);
+  const planned = sum("planned");
+  const isForNobody = rest.state === "COMPLETED" && rest.recipients === 0 && planned === 0;
   return {
     ...rest,
-    planned: sum("planned"),
+    notice: isForNobody ? "It has reached nobody: no live device was found for it." : undefined,
+    planned,
     sent: sum("sent"),
     failed: sum("failed"),
     dropped: sum("dropped"),
