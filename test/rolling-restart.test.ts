@@ -7,6 +7,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
 import { Client } from "./cluster/client.ts";
 import { Journeys } from "./cluster/journey.ts";
+import { readContract } from "./support/contract-check.ts";
 import { findHaproxy, type Haproxy, haproxyConfiguration, startHaproxy } from "./support/haproxy.ts";
 import { createMigratedDatabase } from "./support/migrated-database.ts";
 import { backends, databaseEnvironment, type Server, startOwnServer } from "./support/servers.ts";
@@ -19,6 +20,33 @@ describe.skipIf(haproxy === "")("HAProxy", () => {
     const check = ["-c", "-V", "-f", haproxyConfiguration];
     expect(execFileSync(haproxy, check, { encoding: "utf8" })).toContain("Configuration file is valid");
   });
+
+  test.each([
+    ["auth", "createIdentity", "/v1/identities", "POST"],
+    ["auth", "generateTokens", "/oauth2/v1/tokens", "POST"],
+    ["auth", "introspectToken", "/oauth2/v1/introspect", "POST"],
+    ["push-orchestration", "sendPushNotification", "/v1/pushprovider/push", "POST"],
+  ])(
+    "of %s, %s is the 503 of its document while no process is there",
+    async (name, operation, path, method) => {
+      await using open = new AsyncDisposableStack();
+      const balancer = await startHaproxy();
+      open.defer(() => balancer.stop());
+      for (const [sent, shown] of [
+        ['a"b\\c', /^a"b\\c$/],
+        ["ä b", /^[0-9a-f-]{36}$/],
+      ] as const) {
+        const headers = { "x-request-id": sent };
+        const response = await fetch(`${balancer.origin}/api/${name}${path}`, { method, headers });
+        const body = await response.text();
+        expect(response.status).toBe(503);
+        readContract(name).check(operation, response, body);
+        expect(response.headers.get("x-request-id")).toMatch(shown);
+        if (body.includes("requestId"))
+          expect(JSON.parse(body).requestId).toBe(response.headers.get("x-request-id"));
+      }
+    },
+  );
 });
 
 describe.skipIf(haproxy === "" || !backends.includes("PostgreSQL"))("behind HAProxy", () => {
