@@ -512,7 +512,7 @@ export interface components {
             active: boolean;
             /** @description The user that the token was issued to (auth id). */
             sub?: string;
-            /** @description Client ids that the token is meant for. */
+            /** @description Whom the token is meant for: the client's id, and the audiences that it is configured with. */
             aud?: string[];
             userInfo?: components["schemas"]["UserInfo"];
             /**

@@ -904,7 +904,7 @@ export interface components {
              * @description How many devices.
              */
             devices: number;
-            /** @description Why it was given up, in words. */
+            /** @description The last response for which it was given up, such as `500 INTERNAL`. */
             reason: string;
             /** @description When it was given up. */
             since: components["schemas"]["UtcDateTime"];

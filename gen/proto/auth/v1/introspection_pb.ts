@@ -62,7 +62,8 @@ export type IntrospectResponse = Message<"auth.v1.IntrospectResponse"> & {
   sub: string;
 
   /**
-   * Client ids that the token is meant for.
+   * Whom the token is meant for: the client's id, and the audiences that it is
+   * configured with.
    *
    * @generated from field: repeated string aud = 3;
    */
