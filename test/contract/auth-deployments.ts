@@ -52,8 +52,8 @@ export async function startDeployments(contract: Contract): Promise<Deployments>
   }
   await start("healthy", "PGlite", { env });
   await start("broken", "PGlite", { env: { ...env, DATA_DIR: brokenData } });
-  // Nothing listens at port 1.
-  const away = { ...env, DB_HOST: "127.0.0.1", DB_PORT: "1" };
+  // Nothing listens at port 1. What each request meets of an outage is logged at level debug.
+  const away = { ...env, DB_HOST: "127.0.0.1", DB_PORT: "1", LOGGING_LEVEL: "debug" };
   await start("away", "PostgreSQL", { env: away, waitUntilReady: false });
 
   const apis = new Map([...started].map(([name, { base }]) => [name, authApi(base, contract)]));

@@ -88,8 +88,8 @@ export async function startPushDeployments(contract: Contract): Promise<PushDepl
   const slow = { PUSH_MAX_PER_SECOND: "1" };
   // Few enough that whoever has used them up has to wait for some seconds.
   const few = { PUSH_MAX_SAVES_PER_MINUTE: "10" };
-  // Nothing listens at port 1.
-  const away = { PUSH_DB_HOST: "127.0.0.1", PUSH_DB_PORT: "1" };
+  // Nothing listens at port 1. What each request meets of an outage is logged at level debug.
+  const away = { PUSH_DB_HOST: "127.0.0.1", PUSH_DB_PORT: "1", LOGGING_LEVEL: "debug" };
   const started = new Map<Deployment, PushServer>();
   async function start(name: Deployment, options: Parameters<typeof startPushServer>[1]): Promise<void> {
     const running = await startPushServer("PGlite", options);
