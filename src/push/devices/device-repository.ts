@@ -61,18 +61,16 @@ function registered(from: SQL): SQL {
 }
 
 const parameters = [
-  ...[
-    "userId",
-    "provider",
-    "token",
-    "tokenHash",
-    "utcOffset",
-    "timeZone",
-    "expiresAt",
-    "authorizationId",
-    "formerHash",
-    "installation",
-  ],
+  "userId",
+  "provider",
+  "token",
+  "tokenHash",
+  "utcOffset",
+  "timeZone",
+  "expiresAt",
+  "authorizationId",
+  "formerHash",
+  "installation",
 ] as const;
 
 const renewalFields = {
