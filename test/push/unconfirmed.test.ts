@@ -47,8 +47,10 @@ describe.runIf(binaries && findNats())(
       database = await openDatabase(postgresSettings(replicated.database), pushMigrations);
       cleanup.defer(() => database.close());
       const broking = { BROKER_URL: nats.url, TEST_NOTIFICATION_USER_IDS: nobody };
+      // What an event met of a database that does not respond in time is logged at level debug.
+      const logging = { LOGGING_LEVEL: "debug" };
       // Each of the requests keeps a connection waiting, and those of the workers are there as well.
-      const env = { ...databaseEnvironment(replicated.database), ...broking, DB_POOL_SIZE: "30" };
+      const env = { ...databaseEnvironment(replicated.database), ...broking, ...logging, DB_POOL_SIZE: "30" };
       server = await startPushServer("PostgreSQL", { env });
       cleanup.defer(() => server.stop());
       const kept = { replicas: 1, retentionDays: 7, replayHours: 0 };

@@ -7,8 +7,11 @@ import { causes, codeMatching, isDatabaseAway } from "./database-errors.ts";
 
 /** Milliseconds between two lines of an outage that lasts. */
 const reminderMs = 60_000;
-/** Milliseconds of success after which an outage is over: some may meet it while others are served. */
-const calmMs = 2_000;
+/**
+ * Milliseconds of success after which an outage is over: more than a statement takes to fail, as some may meet it while
+ * others are served.
+ */
+const calmMs = 10_000;
 
 /** Codes of all errors but those that only say that no server is there. */
 const objections = /^(?!E|57P|CONNECT_TIMEOUT|CONNECTION_CLOSED|CONNECTION_NO_PRIMARY)/;

@@ -27,7 +27,7 @@ describe("an outage", () => {
   it("has a line when it begins, one a minute, and one with its duration when it is over", async () => {
     await pass(3_000, "succeeds");
     await pass(150_000, "fails", "fails");
-    await pass(10_000, "succeeds");
+    await pass(15_000, "succeeds");
     const text = "Error: connect ECONNREFUSED";
     expect(lines).toEqual([
       [text, 0],
@@ -39,7 +39,7 @@ describe("an outage", () => {
 
   it("is one where some meet it and others do not, and the next has lines of its own", async () => {
     await pass(20_000, "fails", "succeeds");
-    await pass(5_000, "succeeds");
+    await pass(15_000, "succeeds");
     await pass(1_000, "fails");
     expect(lines.map(([, durationMs]) => durationMs)).toEqual([0, 20_000 - 500, 0]);
   });
