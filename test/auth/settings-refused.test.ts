@@ -153,7 +153,7 @@ describe("hostile values", () => {
 
 test.each([
   ["phone_otp", "OTP_VERIFIER_URL", "an http or https URL"],
-  ["phone_otp_token", "OTP_VERIFICATION_TOKEN_PUBLIC_KEY", "a public key"],
+  ["phone_otp_token", "OTP_VERIFICATION_TOKEN_PUBLIC_KEY", "public keys"],
 ])("the grant %s needs %s, and no other grant does", async (grant, name, expected) => {
   const client = { clientId: "app", clientSecret: "a-long-enough-secret" };
   const withGrants = (grantTypes: readonly string[]) =>

@@ -295,6 +295,7 @@ describe("a service's history", () => {
     const reason = [
       "-- allow removes auth.identities.email: No version reads it since 0.3.",
       "-- allow removes auth.identities_email_unique: It goes with the column.",
+      "-- allow removes auth.identities_email_key: So does this one.",
     ];
     const { ok, output } = await checkEffects(historyWith(`${reason.join("\n")}\n${statement}`), newest);
     expect(output).toBe("");

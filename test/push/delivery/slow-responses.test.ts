@@ -248,7 +248,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
       const result = { counts: { ...counts, sent: 1 }, responses, tries };
       const attempted = {};
       const settled = await settleChunk(dependencies(), job, chunk, result, attempted);
-      expect(settled.dead).toMatchObject({ devices: 1, reason: "500" });
+      expect(settled.dead).toMatchObject([{ devices: 1, reason: "500" }]);
       const chunks = await test.chunks(planned);
       expect(await settleChunk(dependencies(), job, chunk, result, attempted)).toEqual(settled);
       expect(await test.chunks(planned)).toEqual(chunks);
