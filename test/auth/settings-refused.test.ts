@@ -24,6 +24,8 @@ describe("production", () => {
     ["INTERNAL_CLIENT_SECRET", "internal-dev-secret", devSecret],
     ["INTERNAL_CLIENT_SECRET", "mobile-app-dev-secret", devSecret],
     ["INTERNAL_CLIENT_SECRET", two("internal-dev-secret"), `[1] ${devSecret}`],
+    ["INTERNAL_CLIENT_SECRET", ` ${two("internal-dev-secret")}`, `[1] ${devSecret}`],
+    ["INTERNAL_CLIENT_SECRET", `\n${two("internal-dev-secret")}\n`, `[1] ${devSecret}`],
     ["INTERNAL_CLIENT_SECRET", two("x".repeat(15)), "[1] must have at least 16 characters in production"],
     ["INTERNAL_CLIENT_SECRET", two("a-long-enough-secret"), ofAClient],
     ["INTERNAL_CLIENT_SECRET", two("the-first-of-two-secrets"), "must not name the same twice"],

@@ -79,7 +79,7 @@ export function secrets(secret: v.GenericSchema<unknown, string>) {
   );
 }
 
-/** The text of {@link secrets}: one secret, or a JSON array. So a secret that begins with `[` needs one. */
+/** The text of {@link secrets}: one secret, or an array in JSON, as its first visible `[` says. */
 export function overlapping(secret: (environment: Environment) => TextSchema<string>) {
   return (environment: Environment): TextSchema<readonly string[]> => {
     const one = secret(environment);
@@ -91,7 +91,7 @@ export function overlapping(secret: (environment: Environment) => TextSchema<str
     const list = json(secretsExpected, secrets(one));
     return v.pipe(
       v.string(),
-      v.lazy((text): TextSchema<string[]> => (String(text).startsWith("[") ? list : single)),
+      v.lazy((text): TextSchema<string[]> => (String(text).trimStart().startsWith("[") ? list : single)),
       v.description(`${v.getDescription(one)}; or a JSON array of two, while one replaces the other`),
     );
   };
