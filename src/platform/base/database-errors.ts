@@ -70,9 +70,9 @@ export function isDatabaseUnavailable(thrown: unknown): boolean {
 
 /**
  * Codes of errors after which the database serves others, or may not serve for long: one statement or transaction took
- * too long or was in another's way, all connections were in use, or no synchronous standby confirms commits.
+ * too long or was in another's way, or no synchronous standby confirms commits.
  */
-const notAway = /^(57014|55P03|40001|40P01|25P03|CONNECTION_BUSY|CONNECTION_UNCONFIRMED)$/;
+const notAway = /^(57014|55P03|40001|40P01|25P03|CONNECTION_UNCONFIRMED)$/;
 
 /** Whether the error means that the database cannot be reached, so that it is soon worth another try. */
 export function isDatabaseAway(thrown: unknown): boolean {

@@ -13,6 +13,9 @@ const reminderMs = 60_000;
  */
 const calmMs = 10_000;
 
+/** Of a caller that found all connections in use: others use the database. */
+const busy = /^CONNECTION_BUSY$/;
+
 /** Codes of all errors but those that only say that no server is there. */
 const objections = /^(?!E|57P|CONNECT_TIMEOUT|CONNECTION_CLOSED|CONNECTION_NO_PRIMARY)/;
 
@@ -49,7 +52,7 @@ export class Outage {
       if (this.#since !== undefined) this.#succeeded(this.#since);
       return result;
     } catch (error) {
-      if (isDatabaseAway(error)) this.#failed(error);
+      if (isDatabaseAway(error) && codeMatching(error, busy) === undefined) this.#failed(error);
       throw error;
     }
   }

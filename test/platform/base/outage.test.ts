@@ -1,6 +1,8 @@
 /** An outage of the database is logged once for all who meet it. */
 import { beforeEach, describe, expect, it } from "vitest";
+import { isDatabaseAway } from "../../../src/platform/base/database-errors.ts";
 import { isOfOutage, Outage } from "../../../src/platform/base/outage.ts";
+import { noConnection } from "../../../src/platform/database/connections/lane.ts";
 
 const away = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
 
@@ -59,6 +61,14 @@ describe("an outage", () => {
     await fail(late);
     expect(lines).toEqual([]);
     expect(isOfOutage(late)).toBe(false);
+  });
+
+  it("is none where all connections are in use, and what failed for that is soon tried again all the same", async () => {
+    const busy = noConnection();
+    await fail(busy);
+    expect([lines, isOfOutage(busy), isDatabaseAway(busy)]).toEqual([[], false, true]);
+    await fail(noConnection(away()));
+    expect(lines).toHaveLength(1);
   });
 
   it("is recognised in what an error has caused", async () => {
