@@ -443,7 +443,7 @@ export interface components {
              */
             otp_verification_token?: string;
             /**
-             * @description A part of what the client is permitted; absent means all of it. One space is between two scopes (RFC 6749 section 3.3): others, and spaces alone, are `invalid_scope`.
+             * @description Space-separated; a part of what the client is permitted. Absent means all of it; spaces alone are `invalid_scope`.
              * @example profile
              */
             scope?: string;

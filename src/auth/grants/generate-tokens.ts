@@ -60,14 +60,14 @@ function requireParameters({ requires }: Grant, grantType: GrantType, parameters
   throw invalidInput(missing.map((name) => ({ pointer: `/body/${name}`, message })));
 }
 
-/** scope-token of RFC 6749 section 3.3. One space is between two, and none is elsewhere. */
+/** scope-token of RFC 6749 section 3.3. */
 const scopeToken = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
 function chooseScopes(requested: string | undefined, permitted: readonly string[]): readonly string[] {
   if (requested === undefined) return permitted;
-  const scopes = [...new Set(requested.split(" "))];
+  const scopes = [...new Set(requested.split(" ").filter((scope) => scope !== ""))];
   const refused = scopes.find((scope) => !scopeToken.test(scope) || !permitted.includes(scope));
-  if (refused === undefined) return scopes;
+  if (refused === undefined && scopes.length > 0) return scopes;
   throw new ServiceError(
     AuthErrorKinds.invalidScope,
     "The scope asks for more than is permitted, or is malformed.",
