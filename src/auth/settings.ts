@@ -92,7 +92,7 @@ export function resolveAuthSettings(
       issuer: settings.OTP_VERIFICATION_TOKEN_ISSUER,
       /** Undefined: a proof must not name an audience. */
       audience: settings.OTP_VERIFICATION_TOKEN_AUDIENCE,
-      /** Empty only where no client has the grant phone_otp_token: then no proof is good. */
+      /** Empty only where no client has the grant phone_otp_token. */
       publicKeys: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY ?? [],
       /** Greatest age of a proof, in seconds. */
       maxSeconds: settings.OTP_VERIFICATION_TOKEN_MAX_SECONDS,

@@ -1,6 +1,7 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import type { JWTPayload } from "jose";
 import type { Clock } from "../../platform/base/clock.ts";
+import { unavailable } from "../../platform/base/errors.ts";
 import { isNumericDate, readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 
@@ -15,7 +16,10 @@ interface OtpProof {
   readonly expiresAt: Date;
 }
 
-/** Checks a proof that `phone` (canonical) passed an OTP check; undefined if it does not prove that. */
+/**
+ * Checks a proof that `phone` (canonical) passed an OTP check; undefined if it does not prove that.
+ * @throws unavailable if there are no keys
+ */
 export type VerifyOtpProof = (token: string, phone: string | undefined) => Promise<OtpProof | undefined>;
 
 /** The algorithm follows from the type of the key, never from the header of the token. */
@@ -72,10 +76,12 @@ interface Settings {
   readonly issuer: string;
   /** Undefined: a proof that names an audience is for somebody else (RFC 7519 section 4.1.3). */
   readonly audience: string | undefined;
-  /** PEM texts. */
+  /** PEM texts. None: no client of this process's list needs one, but another may have stored a newer list. */
   readonly publicKeys: readonly string[];
   readonly maxSeconds: number;
 }
+
+const unset = new Error("OTP_VERIFICATION_TOKEN_PUBLIC_KEY is not set");
 
 export function createVerifyOtpProof(settings: Settings, clock: Clock): VerifyOtpProof {
   const keys = settings.publicKeys.map((pem) => createPublicKey(pem));
@@ -98,6 +104,7 @@ export function createVerifyOtpProof(settings: Settings, clock: Clock): VerifyOt
   }
 
   return async (token, phone) => {
+    if (keys.length === 0) throw unavailable("The OTP verification service", unset);
     const claims = await claimsOf(token);
     if (!claims || phone === undefined || provenPhone(claims) !== phone) return undefined;
     // A proof without `aud` is for whoever has the key. One with it must name us.

@@ -2,6 +2,9 @@
 import { generateKeyPairSync, type KeyObject, randomUUID } from "node:crypto";
 import { SignJWT } from "jose";
 import { beforeAll, expect, test } from "vitest";
+import { createVerifyOtpProof } from "../../../src/auth/grants/otp-proof.ts";
+import { systemClock } from "../../../src/platform/base/clock.ts";
+import { ErrorKinds } from "../../../src/platform/base/errors.ts";
 import { type AuthApi, authApi } from "../../support/auth-api.ts";
 import { startAuthServer } from "../../support/auth-server.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -60,4 +63,12 @@ test("a proof is taken that any of the keys has signed, whatever kid it names, a
     expect(await statusOf({}, privateKey, { kid: "2026-11" })).toBe(200);
   }
   expect(await statusOf({}, stranger.privateKey)).toBe(400);
+});
+
+test("without keys a proof is unavailable, and not refused", async () => {
+  const settings = { issuer: "otp-verifier", audience: undefined, publicKeys: [], maxSeconds: 600 };
+  await expect(createVerifyOtpProof(settings, systemClock)("a.b.c", "+12025550123")).rejects.toMatchObject({
+    kind: ErrorKinds.unavailable,
+    cause: new Error("OTP_VERIFICATION_TOKEN_PUBLIC_KEY is not set"),
+  });
 });
