@@ -10,10 +10,17 @@ export type { Answer, CallOptions };
 type Schemas = components["schemas"];
 export type TokenPair = Schemas["TokenPair"];
 
-/** What a retry of a refresh gets as it was. The lifetimes are what is left of them by then. */
-export function lasting(pair: TokenPair): Omit<TokenPair, "expires_in" | "refresh_expires_in"> {
-  const { expires_in: _accessSeconds, refresh_expires_in: _refreshSeconds, ...rest } = pair;
-  return rest;
+/** What a retry of a refresh gets: the same pair, with what is left of its lifetimes by then. */
+export function lasting(pair: TokenPair) {
+  const leftOf = (seconds: number): unknown =>
+    expect.toSatisfy(
+      (left: unknown) => Number.isInteger(left) && Number(left) > 0 && Number(left) <= seconds,
+    );
+  return {
+    ...pair,
+    expires_in: leftOf(pair.expires_in),
+    refresh_expires_in: leftOf(pair.refresh_expires_in),
+  };
 }
 
 /** Basic credentials. */
