@@ -141,9 +141,9 @@ export const authorizations = auth.table(
     identityGeneration: bigint("identity_generation", { mode: "number" }).notNull(),
     /** When the current refresh token expires. */
     expiresAt: instant("expires_at").notNull(),
-    /** When the newest access token expires. */
+    /** When the access token of the newest pair expires. One that a retry gets in its place may expire later. */
     accessExpiresAt: instant("access_expires_at").notNull(),
-    /** The day (UTC) on which the later of the two expires. */
+    /** The day (UTC) on which the later of the two expires. After it the row goes, and no token of it is active. */
     expiryDay: date("expiry_day").notNull(),
     revokedAt: instant("revoked_at"),
     revocationReason: text("revocation_reason"),

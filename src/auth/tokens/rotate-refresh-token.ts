@@ -92,7 +92,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return { ...pair, expires_in: token.exp - now, refresh_expires_in: refreshSeconds };
   }
 
-  /** The pair for a retry. An access token that has expired or was revoked is signed anew. */
+  /** The pair for a retry. An access token that has expired or was revoked is signed anew; no stored expiry moves. */
   async function repeat(client: Client, pair: TokenPair, found: PresentedToken) {
     const active = await ifActive(pair, found.secondsLeft);
     if (active) return active;
