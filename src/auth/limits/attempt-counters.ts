@@ -56,7 +56,7 @@ export type KeyOf = (counter: Counter) => string;
 
 /**
  * Keys are digests, apart for each deployment. No secret goes into them: while one replaces another, processes that
- * have different ones count together.
+ * have different ones count together. So whoever reads keys can try out subjects.
  * @param issuer the same in every process
  */
 export function createKeyOf(issuer: string): KeyOf {
