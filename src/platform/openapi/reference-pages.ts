@@ -49,13 +49,12 @@ const contentSecurityPolicy = [
 /**
  * Runs in the browser. "Try it out" sends requests to the server that the page came from, whatever its address is, with
  * what was authorised in the page and nothing of the browser's own: so a 401 is shown, and opens no dialog (Fetch
- * Standard, HTTP-network-or-cache fetch).
+ * Standard, HTTP-network-or-cache fetch). No deep links: an operation that one opens has lost its path's parameters.
  */
 const initialiser = `"use strict";
 SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#reference",
-  deepLinking: true,
   displayRequestDuration: true,
   validatorUrl: null,
   requestInterceptor(request) {

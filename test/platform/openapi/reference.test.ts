@@ -288,6 +288,13 @@ describe("the page", () => {
     ]);
   });
 
+  it("writes no address of an operation, which would be shown without the parameters of its path when opened", async () => {
+    const script = await (await get("/api/auth/docs/assets/initialiser.js")).text();
+    const options: { deepLinking?: boolean }[] = [];
+    runInNewContext(script, { SwaggerUIBundle: (given: object) => options.push(given) });
+    expect(options.map(({ deepLinking = false }) => deepLinking)).toEqual([false]);
+  });
+
   it("finds all it links to, and what has a version is kept for ever", async () => {
     const links = linksOf(await (await get("/api/auth/docs")).text());
     expect(links.length).toBe(5);
