@@ -213,7 +213,7 @@ export class ActiveCall implements RpcCall, Timed {
     const durationMs = performance.now() - this.startedAt;
     this.#observer.completed({ service, method: operation, protocol, code, seconds: durationMs / 1000 });
     if (this.#logger.isLevelEnabled("debug")) {
-      this.context.log.debug({ service, operation, protocol, code, durationMs }, "A call completed");
+      this.context.log.debug({ service, operation, protocol, rpcCode: code, durationMs }, "A call completed");
     }
   }
 

@@ -16,6 +16,7 @@ import {
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
 import { createConnectHandler } from "../../../src/platform/rpc/connect-handler.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
 import { type RpcServers, recorder, startRpcServers } from "../../support/rpc-servers.ts";
 import { CounterService, endlessCount, silentCount, testServices } from "../../support/rpc-services.ts";
@@ -152,6 +153,22 @@ describe("a method that the service does not have", () => {
       const calling = transport.unary(introspect, undefined, undefined, undefined, { token: "active" });
       await expect(calling).rejects.toMatchObject({ code: Code.Unimplemented });
     },
+  );
+});
+
+it("names the status of a call in the log", async () => {
+  const { logger, lines } = captureLog();
+  const logging = await startRpcServers({ logger });
+  cleanup.defer(() => logging.close());
+  const transport = createConnectTransport({
+    baseUrl: `http://127.0.0.1:${logging.http1Port}`,
+    httpVersion: "1.1",
+  });
+  await createClient(IntrospectionService, transport).introspect({ token: "active" });
+  await waitFor(() =>
+    expect(lines()).toContainEqual(
+      expect.objectContaining({ msg: "A call completed", protocol: "connect", rpcCode: "ok" }),
+    ),
   );
 });
 
