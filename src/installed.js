@@ -48,7 +48,10 @@ function problem() {
     return `The installed packages are not those of package.json: ${name} ${state}, and should be ${dependencies[name]}. Run: npm ci`;
   }
   if (isOlderThan(engines.node)) {
-    return `This is Node.js ${process.versions.node}, and gatepost needs ${engines.node}. The npm scripts, such as npm start, use the one in node_modules/.bin, which npm ci installs.`;
+    const wayOut = installedVersion("node")
+      ? "The npm scripts, such as npm start, use the one in node_modules/.bin."
+      : "Install it: npm ci brings one for the npm scripts, such as npm start, but npm ci --omit=dev does not.";
+    return `This is Node.js ${process.versions.node}, and gatepost needs ${engines.node}. ${wayOut}`;
   }
   return undefined;
 }

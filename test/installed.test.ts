@@ -65,10 +65,16 @@ it.each([
     "The installed packages are not those of package.json: hono is 4.12.0 in node_modules, and should be 4.13.19. Run: npm ci\n",
   ],
   [
-    "Node.js is older",
+    "Node.js is older than the installed one",
+    { ...all, node: "99.1.0" },
+    ">=99.1.0",
+    `This is Node.js ${process.versions.node}, and gatepost needs >=99.1.0. The npm scripts, such as npm start, use the one in node_modules/.bin.\n`,
+  ],
+  [
+    "Node.js is older, and none is installed",
     all,
     ">=99.1.0",
-    `This is Node.js ${process.versions.node}, and gatepost needs >=99.1.0. The npm scripts, such as npm start, use the one in node_modules/.bin, which npm ci installs.\n`,
+    `This is Node.js ${process.versions.node}, and gatepost needs >=99.1.0. Install it: npm ci brings one for the npm scripts, such as npm start, but npm ci --omit=dev does not.\n`,
   ],
 ])("prints one line: %s, and exits with 1", (_what, installed, node, stderr) => {
   expect(startIn({ node, installed })).toEqual({ status: 1, stdout: "", stderr });
