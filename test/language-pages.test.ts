@@ -9,7 +9,7 @@ const outlines: Readonly<Record<string, Readonly<Record<string, readonly string[
   "docs/clients/go.md": {
     Generate: ["sh"],
     "Call auth and push": ["connect/main.go", "sh"],
-    "Or over gRPC": ["sh", "buf.gen.yaml", "introspect/main.go", "sh"],
+    "Or over gRPC": ["buf.gen.yaml", "sh", "introspect/main.go", "sh"],
   },
   "docs/clients/java.md": {
     Generate: ["sh", "native/pom.xml"],
@@ -42,7 +42,7 @@ const outlines: Readonly<Record<string, Readonly<Record<string, readonly string[
   "docs/clients/typescript.md": {
     Generate: ["sh", "hey-api/tsconfig.json", "hey-api/openapi-ts.config.ts", "sh"],
     "Call auth and push": ["hey-api/connect.ts", "sh"],
-    "Or over Connect": ["sh", "connect/buf.gen.yaml", "connect/introspect.ts", "sh"],
+    "Or over Connect": ["connect/buf.gen.yaml", "sh", "connect/introspect.ts", "sh"],
   },
   "docs/auth/protect-your-api/go.md": {
     "Strict, by introspection": ["protect/introspection.go"],

@@ -1,7 +1,7 @@
 /** Asks whose access token `ACCESS_TOKEN` is. */
 import { createClient } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
-import { IntrospectionService } from "./generated/auth/v1/introspection_pb.js";
+import { IntrospectionService } from "./generated/rpc/auth/v1/introspection_pb.js";
 
 const { GATEPOST_AUTH_URL = "", GATEPOST_INTERNAL_SECRET, ACCESS_TOKEN = "" } = process.env;
 const transport = createConnectTransport({ baseUrl: new URL(GATEPOST_AUTH_URL).origin });

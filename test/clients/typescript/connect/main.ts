@@ -6,8 +6,8 @@ import { createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { gatepost } from "../openapi-fetch/client.ts";
 import { authUrl, basic, type Gatepost, internal, walk } from "../walk.ts";
-import { IntrospectionService } from "./generated/auth/v1/introspection_pb.js";
-import { DeliveryService, NotificationState } from "./generated/push/v1/delivery_pb.js";
+import { IntrospectionService } from "./generated/rpc/auth/v1/introspection_pb.js";
+import { DeliveryService, NotificationState } from "./generated/rpc/push/v1/delivery_pb.js";
 
 function over(transport: Transport): Gatepost {
   const introspection = createClient(IntrospectionService, transport);
