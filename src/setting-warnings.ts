@@ -85,7 +85,9 @@ function missing({ server, auth, push }: Settings): readonly string[] {
   const isOpen = [auth, push].some((service) => service?.broker && service.broker.credentials === undefined);
   return [
     ...(isApart
-      ? ["BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted"]
+      ? [
+          "BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted, nor which authorizations end",
+        ]
       : []),
     ...(hasOneCopy
       ? [

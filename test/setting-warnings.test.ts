@@ -77,7 +77,7 @@ test("a key to ask with has no use without an address to ask at", async () => {
     "DB_READ_HOSTS is set, but is not used: only the introspection of auth reads from standbys",
   );
   const alone =
-    "BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted";
+    "BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted, nor which authorizations end";
   expect(lines).toContain(alone);
   expect(await warnings({ ...env, FCM_CREDENTIALS, BROKER_URL: "nats://nats.internal" })).not.toContain(
     alone,
