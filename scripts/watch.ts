@@ -138,14 +138,14 @@ async function conclude(http: string, progress: NotificationProgress, token: str
   const { id, state, recipients, planned, sent, failed, dropped, deadLettered, notice } = progress;
   const headers = { authorization: `Bearer ${token}` };
   say(
-    `${nameOf(state)}: ${recipients} users, ${planned} devices: ${sent} sent, ${failed} failed, ${dropped} dropped, ${deadLettered} in dead letters.`,
+    `${nameOf(state)}: users: ${recipients}, devices: ${planned}; ${sent} sent, ${failed} failed, ${dropped} dropped, ${deadLettered} in dead letters.`,
   );
   if (notice !== undefined) say(notice);
   const push = createClient<PushPaths>({ baseUrl: `${http}/api/push-orchestration` });
   const params = { path: { id } };
   const { data } = await push.GET("/v1/pushprovider/notifications/{id}/failures", { headers, params });
   for (const { provider, reason, devices } of data?.content ?? [])
-    say(`  failed: ${provider} ${reason}, ${devices} devices`);
+    say(`  failed: ${provider} ${reason}, devices: ${devices}`);
   if (deadLettered > 0) say("  Dead letters wait for a replay: docs/push/operate.md.");
 }
 
@@ -177,7 +177,7 @@ const [id = ""] = process.argv.slice(2);
 const addresses = readAddresses(process.env);
 const problem =
   id === "" || !addresses
-    ? "npm run watch -- <id>, where the id is what Notification-Id said. GATEPOST_URL may name another server."
+    ? "npm run watch -- <id>, where the id is what Notification-Id said. GATEPOST_URL may name another server, and BACKOFFICE_TOKEN is needed outside development mode."
     : await watch(addresses.http, id);
 if (problem !== undefined) {
   process.stderr.write(`${problem}\n`);

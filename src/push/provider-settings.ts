@@ -90,7 +90,7 @@ export interface ProviderSettings {
 const names = stricterInProduction(
   listOf(
     oneOf(providerNames),
-    `a comma-separated list of ${providerNames.join(", ")}; the first is the default`,
+    `a comma-separated list of ${providerNames.join(", ")}; the first is the default, and production refuses outbox`,
   ),
   (list) => (list.includes("outbox") ? "must not list outbox in production: it sends nothing" : undefined),
 );

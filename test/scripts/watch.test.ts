@@ -51,7 +51,7 @@ it("follows a send to its end, without a token in development mode", async () =>
   expect(await program.ended(), program.output()).toBe(0);
   expect(program.stdout()).toMatch(/█{32} 100 % {2}1 of 1 devices, COMPLETED\n/);
   expect(program.stdout()).toContain(
-    "COMPLETED: 1 users, 1 devices: 1 sent, 0 failed, 0 dropped, 0 in dead letters.",
+    "COMPLETED: users: 1, devices: 1; 1 sent, 0 failed, 0 dropped, 0 in dead letters.",
   );
 });
 
