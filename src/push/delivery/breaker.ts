@@ -3,6 +3,7 @@
  * from the outcomes of all chunks when the service is to be paused and when it has recovered. Nothing here waits or
  * stores; `service-states.ts` shares what is decided with the other processes.
  */
+import { quotaMs } from "../providers/outcomes.ts";
 import type { Outcome } from "../providers/provider.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { RefusalJudge } from "./refusal-judge.ts";
@@ -23,7 +24,7 @@ export const causes = ["unavailable", "refused", "foreign"] as const;
 /** A reason to pause the service. */
 export interface Failure {
   readonly cause: Cause;
-  /** The longest wait that the provider wanted in a streak of failures, in milliseconds; 0 if none. */
+  /** The longest wait that the provider wanted in a streak of failures, in milliseconds up to an hour; 0 if none. */
   readonly afterMs: number;
   readonly reason: string;
   /** Only one user's messages have failed since the service's last response, so that user's device may be the cause. */
@@ -50,6 +51,10 @@ export interface SharedState {
 
 /** Users of a streak that are remembered; more of them show nothing more. */
 const maxStreakUsers = 1_000;
+/** Milliseconds of a wanted wait that count at most, as a single response can want it. Then a probe asks again. */
+const maxWaitMs = 3_600_000;
+
+const noProbes = () => ({ admitted: 0, failed: 0, throttled: new Set<string>() });
 
 type Rules = Pick<DeliveryRules, "retriesInARow" | "firstPauseMs" | "probeMessages" | "evidenceMs">;
 
@@ -65,7 +70,8 @@ export class Breaker {
    * pauses a service that has little else to do.
    */
   readonly #streak = { length: 0, users: new Set<string>(), afterMs: 0 };
-  #probes = { admitted: 0, failed: 0 };
+  /** Messages that were admitted and failed while probing, and the users who met a quota. */
+  #probes = noProbes();
   /** When a response last showed that the service works. */
   #workedAt = Number.NEGATIVE_INFINITY;
   /** When the newest of the messages was sent to which the service has responded. */
@@ -106,20 +112,20 @@ export class Breaker {
     const state = this.state(now);
     // The message was sent before the pause, and is no probe: it shows nothing of the service as it is now.
     if (state === "probing" && sent.at < this.#pausedUntil) return undefined;
-    if (kind === "retry" && this.#mayBeItsOwn(outcome, userId, sent, state)) {
-      if (state === "probing") this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
-      return undefined;
-    }
+    if (kind === "retry" && this.#mayBeItsOwn(outcome, userId, sent, state)) return this.#ignore();
     if (kind === "retry" || kind === "unavailable") {
-      const { reason, afterMs = 0 } = outcome;
+      // A quota may be a device's own, even among the failures of others.
+      const longestMs = kind === "retry" && outcome.isThrottled ? quotaMs : maxWaitMs;
+      const { reason, afterMs: wantedMs = 0 } = outcome;
+      const afterMs = Math.min(wantedMs, longestMs);
       this.#streak.length += 1;
       return this.#fail({ cause: "unavailable", afterMs, reason }, userId, kind === "unavailable", now);
     }
     const isOurs = this.#judge.add(userId, kind);
     if (kind === "refused") {
-      const isCertain = isOurs || outcome.isConfirmed === true;
-      if (state === "working" && !isCertain) return undefined;
-      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, isCertain, now);
+      const isCertain = isOurs || outcome.isConfirmed || this.#cause === kind;
+      if (!isCertain) return this.#ignore();
+      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, true, now);
     }
     const isForeign = kind === "foreign";
     if (isForeign && this.#cause === "foreign") {
@@ -139,7 +145,8 @@ export class Breaker {
 
   /**
    * Whether a failure says nothing about the service, as the message itself may be the cause.
-   * - A quota that a message has met before may be its device's.
+   * - A quota that a message has met before may be its device's. So may one that only one user's probes meet, or a
+   *   message that was in flight when the pause began.
    * - Of messages without a response: a service that has responded to a message sent later is there.
    * - A message that has failed before may be the cause. So may a user whose messages have failed since the service's
    *   last response. So the messages at the end of a send that never get a response stop no other send.
@@ -152,10 +159,16 @@ export class Breaker {
     { at, hasFailedBefore }: Sent,
     state: State,
   ): boolean {
-    if (isOwn || (isThrottled && hasFailedBefore)) return true;
+    if (isOwn || (isThrottled && (hasFailedBefore || state === "paused"))) return true;
+    if (isThrottled && state === "probing") return this.#probes.throttled.add(userId).size < 2;
     if (!hasNoResponse) return false;
     if (hasFailedBefore || at < this.#newestRespondedTo) return true;
     return state !== "probing" && this.#streak.users.has(userId);
+  }
+
+  /** Takes note that an outcome shows nothing: if it is a probe's, another message is admitted in its place. */
+  #ignore(): undefined {
+    this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
   }
 
   #endStreak(): void {
@@ -175,18 +188,15 @@ export class Breaker {
     const streak = this.#streak;
     if (streak.users.size < maxStreakUsers) streak.users.add(userId);
     streak.afterMs = Math.max(streak.afterMs, failure.afterMs);
+    const { afterMs } = streak;
     if (state === "probing") {
       this.#probes.failed += 1;
       if (this.#probes.failed < this.#probes.admitted) return undefined;
       const isDoubtful = !isCertain && streak.users.size === 1;
-      // One user's refused message shows nothing new: the pause goes on as it was.
-      const cause = isDoubtful && failure.cause === "refused" ? this.#cause : undefined;
-      const again = { ...failure, cause: cause ?? failure.cause, afterMs: streak.afterMs };
-      return this.#pause({ ...again, ...(isDoubtful && { isDoubtful }) }, now);
+      return this.#pause({ ...failure, afterMs, ...(isDoubtful && { isDoubtful }) }, now);
     }
     if (failure.cause !== "unavailable") return state === "working" ? this.#pause(failure, now) : undefined;
     if (!isCertain && !this.#isStreakEvidence) return undefined;
-    const { afterMs } = streak;
     if (state !== "paused") return this.#pause({ ...failure, afterMs }, now);
     // A message that was in flight when the pause began can only prolong the pause. It does so by a little more than
     // the provider wants, as each longer pause is stored.
@@ -199,7 +209,7 @@ export class Breaker {
   #pause(failure: Failure, now: number): Failure {
     this.#cause = failure.cause;
     this.#pausedUntil = now + Math.max(failure.afterMs, this.#rules.firstPauseMs);
-    this.#probes = { admitted: 0, failed: 0 };
+    this.#probes = noProbes();
     return failure;
   }
 
@@ -219,7 +229,7 @@ export class Breaker {
     this.#cause = cause;
     if (!isOver) {
       this.#pausedUntil = now + pausedMs;
-      this.#probes = { admitted: 0, failed: 0 };
+      this.#probes = noProbes();
     }
     if (isSame) return;
     this.#since = since;

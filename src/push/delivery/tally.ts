@@ -57,6 +57,8 @@ export class Tally {
   readonly #open: (OpenDevice | undefined)[];
   #fresh = new Outcomes();
   #retries = 0;
+  /** The users of the messages that met a quota. */
+  readonly #throttled: string[] = [];
   #final = 0;
   /** Services that the chunk's messages go to. */
   readonly services: ReadonlySet<string>;
@@ -102,7 +104,9 @@ export class Tally {
     if (outcome.kind === "unavailable") return;
     this.#retries += 1;
     if (outcome.isOwn) open.mark = "own";
-    if (outcome.isThrottled) open.mark = "throttled";
+    if (!outcome.isThrottled) return;
+    open.mark = "throttled";
+    this.#throttled.push(open.device.userId);
   }
 
   #end(index: number): void {
@@ -136,14 +140,16 @@ export class Tally {
 
   /** Decides by the services' states whose fault refusals and failures were, and what becomes of them. Call it once. */
   conclude({ isHealthy, causeOf }: ServiceVerdicts): Left {
+    // A quota is the reason of a pause if it is what most messages met that failed.
+    const isSpent = this.isThrottledBeyond(this.#retries / 2);
     for (const [index, open] of this.#open.entries()) {
       if (open === undefined) continue;
       const { device, reason, mark } = open;
       const cause = causeOf(device.service);
-      const isOwn = cause === undefined;
-      if (mark === "throttled") open.mark = isOwn ? "own" : "tried";
+      const isOwn = cause !== mark;
+      if (mark === "throttled") open.mark = isSpent && cause === "unavailable" ? "tried" : "own";
       if (mark !== "foreign" && mark !== "refused") continue;
-      if (mark === "foreign" && cause !== "foreign") {
+      if (mark === "foreign" && isOwn) {
         this.#fresh.add(device, { kind: "failed", reason });
         this.#end(index);
         continue;
@@ -174,5 +180,10 @@ export class Tally {
   /** Whether there was at most this share of retries, measured by the final outcomes. */
   retriesWithin(share: number): boolean {
     return this.#retries <= this.#final * share;
+  }
+
+  /** Whether more messages than this met a quota, of several users. */
+  isThrottledBeyond(messages: number): boolean {
+    return this.#throttled.length > messages && new Set(this.#throttled).size > 1;
   }
 }

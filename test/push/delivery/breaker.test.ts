@@ -91,6 +91,16 @@ describe("a service that is open", () => {
       [{ ...retry, afterMs: 9_000 }, sent, { ...retry, afterMs: 5_000 }, retry, retry],
       { cause: "unavailable", afterMs: 5_000, reason: "503" },
     ],
+    [
+      "is paused for no longer than a minute for what one device's quota wants, among the failures of others",
+      [retry, { ...throttled, afterMs: 86_400_000 }, retry],
+      { cause: "unavailable", afterMs: 60_000, reason: "503" },
+    ],
+    [
+      "is paused for no longer than an hour for what a response wants",
+      [retry, { ...retry, afterMs: 86_400_000 }, retry],
+      { cause: "unavailable", afterMs: 3_600_000, reason: "503" },
+    ],
     ["is not for a few users' foreign tokens", Array(49).fill(foreign), undefined],
     ["is for most users'", Array(50).fill(foreign), { cause: "foreign", afterMs: 0, reason: "403" }],
   ])("%s", (_, outcomes, verdict) => {
@@ -205,6 +215,13 @@ describe("a service that is paused", () => {
     expect(breaker.state(31_100)).toBe("probing");
   });
 
+  test("is not paused longer for a message in flight that meets a quota", () => {
+    const breaker = new Breaker(rules);
+    reported(breaker, [retry, retry, retry]);
+    expect(reported(breaker, [{ ...throttled, afterMs: 86_400_000 }], 1)).toBe(undefined);
+    expect(breaker.state(1_000)).toBe("probing");
+  });
+
   test("is not paused longer by each message that was in flight", () => {
     const breaker = new Breaker(rules);
     const answers = Array.from({ length: 800 }, (_, index) =>
@@ -236,7 +253,15 @@ describe("a service that is probed", () => {
     ["works if one is finally rejected", "refused", [failed], "recovered"],
     ["works for the users if it answers", "unavailable", [foreign], "recovered"],
     ["is paused again if all fail", "unavailable", [retry, retry], "unavailable"],
-    ["is paused again for its new reason", "unavailable", [refused, refused], "refused"],
+    ["is paused again for its new reason", "unavailable", [refused, refused, refused], "refused"],
+    ["is not known by the refusals of two users", "unavailable", [refused, refused], undefined],
+    ["still refuses us", "refused", [refused, refused], "refused"],
+    [
+      "is paused again where several users meet a quota",
+      "unavailable",
+      [throttled, throttled],
+      "unavailable",
+    ],
     ["still refuses users", "foreign", [foreign, foreign], "foreign"],
     ["takes users again", "foreign", [foreign, sent], "recovered"],
     ["is not known yet after the first failure", "unavailable", [retry], undefined],
@@ -254,6 +279,8 @@ describe("a service that is probed", () => {
 
   test.each<[string, Outcome, boolean]>([
     ["whose failure was its own", own, false],
+    ["that meets a quota, as only its user's have", throttled, false],
+    ["that is refused, as only its user's were", refused, false],
     ["that has failed before, and gets no answer", silent, true],
   ])("gets another message for one %s", (_, outcome, hasFailedBefore) => {
     const breaker = probing("unavailable");
@@ -268,7 +295,6 @@ describe("a service that is probed", () => {
   test.each([
     ["one user's messages, which is doubtful", silent, ["ann"], true],
     ["one user's messages with an answer, which is as doubtful", retry, ["ann"], true],
-    ["one user's messages that are refused, which is as doubtful", refused, ["ann"], true],
     ["a few users' messages", silent, ["ann", "bob", "cid"], undefined],
   ])("is paused again each time that it fails %s, until it answers", (_, outcome, users, doubtful) => {
     const breaker = probing("unavailable");

@@ -84,6 +84,19 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
   });
 
+  it("FCM: a throttled device that is sent to first after an outage stops nobody, and waits as long as it is told", async () => {
+    const fake = opened(await startFcmFake());
+    const fcm = opened(fcmOf(fake));
+    await test.pauseProvider({ cause: "unavailable", seconds: 0 });
+    fake.play({ tokenPrefix: "hot-", answer: "DEVICE_QUOTA_EXCEEDED", retryAfter: 7_200 });
+    const hot = await test.plan({ devices: 1, token: () => "hot-1" });
+    test.startWorker({ providers: [fcm], rules });
+    await eventually(async () => (await test.chunks(hot))[0]?.retries === 1);
+    const planned = await test.plan({ devices: 60 });
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
+    expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
+  });
+
   it("FCM: a quota that is used up for several users pauses it, and nothing is given up", async () => {
     const fake = opened(await startFcmFake());
     const fcm = opened(fcmOf(fake));
