@@ -88,15 +88,15 @@ export class ChunkDelivery {
     this.#report.dropped(gone + settled.dropped);
     this.#report.attemptEnded(notificationId, settled, (performance.now() - chunk.asOf) / 1000);
     if (settled.isOver) await this.#complete(notificationId);
-    if (isSentToEnd && chunk.share < 1 && this.#wentWell(sending.tally)) {
-      await this.#deps.rateLimiter.raiseRate().catch(() => undefined);
-    }
+    if (isSentToEnd) await this.#adaptRate(chunk, sending.tally).catch(() => undefined);
   }
 
-  /** Whether the provider may get a higher rate. The errors of one origin say nothing about the rate of all of them. */
-  #wentWell(tally: Tally): boolean {
-    const { provider, rules } = this.#deps;
-    return provider.serviceOf !== undefined || tally.retriesWithin(rules.toleratedErrors);
+  /** Adapts the provider's rate to a chunk. The errors of one origin say nothing about the rate of all of them. */
+  async #adaptRate({ share, isRetry }: TakenChunk, tally: Tally): Promise<void> {
+    const { provider, rules, rateLimiter } = this.#deps;
+    const errors = provider.serviceOf ? 1 : rules.toleratedErrors;
+    if (!isRetry && tally.isThrottledBeyond(tally.size * errors)) await rateLimiter.lowerRate(share);
+    else if (share < 1 && (errors === 1 || tally.retriesWithin(errors))) await rateLimiter.raiseRate();
   }
 
   /** The devices that are left to send to. The states of their services are loaded as well. */

@@ -102,6 +102,15 @@ export class ProviderRateLimiter {
       where ${isWholeProvider(columns, provider)} and ${columns.share} < 1`);
   }
 
+  /** Lowers the provider's share of the rate limit to half of the one with which a chunk met a quota. */
+  async lowerRate(share: number): Promise<void> {
+    const { db, provider, rules } = this.#deps;
+    const lower = Math.max(rules.leastShare, share / 2);
+    await db.execute(sql`
+      update ${providerStates} set ${columns.share} = least(${columns.share}, ${lower}::real)
+      where ${isWholeProvider(columns, provider)}`);
+  }
+
   /** The row that the statement returns. Inserts the provider's row if there is none yet. */
   async #row<F extends Fields>(db: Database, selected: Selection<F>, statement: SQL): Promise<RowOf<F>> {
     const [row] = await rows(db, selected, statement);

@@ -11,7 +11,7 @@ import { createDeadLetters } from "../../../src/push/notifications/dead-letters.
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { apnsOf, fcmOf, webPushOf } from "../providers/providers-fixture.ts";
-import { createDeliveryTest, type DeliveryTest, eventually } from "./delivery-fixture.ts";
+import { createDeliveryTest, type DeliveryTest, eventually, rateRow } from "./delivery-fixture.ts";
 
 const rules = { refusedPauseMs: 3_000_000, firstPauseMs: 3_000_000, longestPauseMs: 3_000_000 };
 const appleToken = (n: number) => createHash("sha256").update(`${n}`).digest("hex");
@@ -94,6 +94,21 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     await eventually(async () => (await test.chunks(hot))[0]?.retries === 1);
     const planned = await test.plan({ devices: 60 });
     expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
+    expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
+  });
+
+  it("FCM: a project whose quota every second message meets is sent to more slowly, without a pause", async () => {
+    const fake = opened(await startFcmFake());
+    const fcm = opened(fcmOf(fake));
+    fake.play({ tokenPrefix: "hot-", answer: "QUOTA_EXCEEDED", retryAfter: 60 });
+    await test.db.execute(sql`
+      insert into push.provider_paces (provider, next_at, share, failures) values ('fcm', now(), 1, 0)`);
+    const token = (n: number) => `${n % 2 === 0 ? "hot" : "ok"}-${n}-${randomUUID()}`;
+    const planned = await test.plan({ devices: 200, token });
+    test.startWorker({ providers: [fcm], rules });
+    await eventually(async () => (await test.chunks(planned))[0]?.retries === 1);
+    expect(await test.chunks(planned)).toMatchObject([{ sent: 100, rest: 100 }]);
+    await eventually(async () => (await rateRow(test))?.share === 0.5);
     expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
   });
 
