@@ -22,7 +22,7 @@ const longWaitMs = 3_600_000;
 
 export class DeliveryReport {
   readonly #deps: Dependencies;
-  /** The notifications and reasons of failed messages that were logged: a reason is logged once for a notification. */
+  /** The notifications and reasons that were logged: what a reason leads to is logged once for a notification. */
   readonly #loggedReasons = new Set<string>();
 
   constructor(dependencies: Dependencies) {
@@ -68,16 +68,17 @@ export class DeliveryReport {
     metrics.chunkEnded(provider, seconds);
     for (const letter of dead) {
       metrics.givenUp.inc({ provider });
+      if (!this.#isNew("dead", notificationId, letter.reason)) continue;
       logger.error(
         { notificationId, provider, ...letter },
-        "Devices of a chunk were given up and are now a dead letter",
+        "Devices of a chunk were given up and are now a dead letter, the first for this reason",
       );
     }
   }
 
   /** Reports devices that wait for so long that somebody may look for them. */
   waiting(notificationId: string, { devices, afterMs, reason, giveUp }: NextTry): void {
-    if (giveUp || afterMs <= longWaitMs) return;
+    if (giveUp || afterMs <= longWaitMs || !this.#isNew("waiting", notificationId, reason)) return;
     const { logger, provider } = this.#deps;
     logger.warn(
       { notificationId, provider, devices: devices.length, reason, waitSeconds: Math.ceil(afterMs / 1000) },
@@ -95,12 +96,18 @@ export class DeliveryReport {
 
   #logFailure(notificationId: string, reason: string, isAlarm: boolean): void {
     const { logger, provider } = this.#deps;
-    const key = `${notificationId} ${reason}`;
-    if (this.#loggedReasons.has(key)) return;
-    if (this.#loggedReasons.size >= maxLoggedReasons) this.#loggedReasons.clear();
-    this.#loggedReasons.add(key);
+    if (!this.#isNew("failed", notificationId, reason)) return;
     const fields = { notificationId, provider, reason };
     if (isAlarm) logger.error(fields, "The push provider lacks something for these messages: see the reason");
     else logger.warn(fields, "The push provider rejects messages of a notification");
+  }
+
+  /** Whether the same was not logged yet for the notification and the reason. It counts as logged from now on. */
+  #isNew(what: "dead" | "failed" | "waiting", notificationId: string, reason: string | null): boolean {
+    const key = `${what} ${notificationId} ${reason}`;
+    if (this.#loggedReasons.has(key)) return false;
+    if (this.#loggedReasons.size >= maxLoggedReasons) this.#loggedReasons.clear();
+    this.#loggedReasons.add(key);
+    return true;
   }
 }

@@ -46,28 +46,31 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     const fake = opened(await startFcmFake());
     const fcm = opened(fcmOf(fake));
     const planned = await test.plan({
-      devices: 500,
+      ...{ devices: 500, chunkSize: 250 },
       token: (n) => `${n % 50 === 0 ? "ios" : "android"}-${n}-${randomUUID()}`,
     });
     const lacking = fake.play({ tokenPrefix: "ios-", answer: "THIRD_PARTY_AUTH_ERROR" });
     test.startWorker({ providers: [fcm], rules });
     const reason = "401 THIRD_PARTY_AUTH_ERROR";
-    expect(await test.until(planned, ["DEAD"])).toMatchObject([
-      { sent: 490, failed: 0, dead: 0, rest: 10, attempt: 1, reason },
-    ]);
+    const blocked = { sent: 245, failed: 0, dead: 0, rest: 5, attempt: 1, reason };
+    expect(await test.until(planned, ["DEAD"])).toMatchObject([blocked, blocked]);
     expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
     await eventually(() => test.log.lines().filter((line) => line["reason"] === reason).length === 2);
+    const counted = 'gatepost_push_dead_chunks_total{provider="fcm"} 2';
+    await eventually(async () => (await test.metrics.registry.metrics()).includes(counted));
+    // Each is logged once, however many chunks have such tokens.
     expect(test.log.lines().filter((line) => line["reason"] === reason)).toMatchObject([
       { level: "error", notificationId: planned.notificationId },
-      { level: "error", devices: 10 },
+      { level: "error", devices: 5 },
     ]);
     expect(await test.metrics.registry.metrics()).toContain(
       'gatepost_push_message_alarms_total{provider="fcm"} 10',
     );
     lacking.stop();
     const deadLetters = createDeadLetters({ db: test.db, jobs: test.jobs, clock: systemClock });
-    await deadLetters.replay(String(planned.chunkIds[0]));
-    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 500, failed: 0 }]);
+    for (const id of planned.chunkIds) await deadLetters.replay(String(id));
+    const all = { sent: 250, failed: 0 };
+    expect(await test.until(planned, ["DONE"])).toMatchObject([all, all]);
   });
 
   it("FCM: a throttled device is tried again by itself, is a dead letter in the end, and stops nobody", async () => {
