@@ -13,7 +13,7 @@ import type { Handshakes } from "../base/handshakes.ts";
 import { Slots } from "../base/slots.ts";
 import type { Stalls } from "../base/stalls.ts";
 
-/** Milliseconds for which a connection without a request stays open: its first request may be on the way. */
+/** Milliseconds for which a connection that is closing waits for the rest of a head: a request may be on the way. */
 const lingerMs = 250;
 /** Milliseconds for the rest of a request that has its response already. Node reads and discards it. */
 const unreadMs = 500;
@@ -23,8 +23,8 @@ const maxTurns = 600;
 export class Connections {
   readonly #server: Server | Http2SecureServer;
   readonly #sockets = new Set<Socket>();
-  /** The sockets of HTTP/1, in cleartext or of TLS, on which no request has come. */
-  readonly #unused = new Set<Socket>();
+  /** The sockets of HTTP/1, in cleartext or of TLS. */
+  readonly #http1 = new Set<Socket>();
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #handshakes: Handshakes | undefined;
   /** HTTP/1 responses not yet finished. */
@@ -47,12 +47,12 @@ export class Connections {
     server.on("connection", (socket: Socket) => {
       this.#accepted += 1;
       keepWhileOpen(this.#sockets, socket);
-      if (!handshakes) keepWhileOpen(this.#unused, socket);
+      if (!handshakes) keepWhileOpen(this.#http1, socket);
       stalls.watchSocket(socket);
     });
     server.on("secureConnection", (socket: TLSSocket) => {
       if (socket.alpnProtocol === "h2") return;
-      keepWhileOpen(this.#unused, socket);
+      keepWhileOpen(this.#http1, socket);
       stalls.watchSocket(socket);
     });
     server.on("session", (session: ServerHttp2Session) => {
@@ -63,7 +63,6 @@ export class Connections {
 
   /** Tracks an HTTP/1 response until it has closed. Call it before anything is written to the response. */
   track(response: ServerResponse): void {
-    this.#unused.delete(response.req.socket);
     const slot = this.#busy.take({ response, turn: this.#turns++ });
     // It closes once: `once` would cost a second closure.
     response.on("close", () => {
@@ -74,16 +73,19 @@ export class Connections {
     if (this.#isDraining) response.shouldKeepAlive = false;
   }
 
-  /** The HTTP/1 responses of the connection that are not yet finished. */
-  unfinished(socket: Duplex): ServerResponse[] {
-    return [...this.#busy].map(({ response }) => response).filter(({ req }) => req.socket === socket);
+  /** The HTTP/1 responses not yet finished, of the connection or of all, in the order of their requests. */
+  unfinished(socket?: Duplex): ServerResponse[] {
+    return [...this.#busy]
+      .filter(({ response }) => socket === undefined || response.req.socket === socket)
+      .sort((a, b) => a.turn - b.turn)
+      .map(({ response }) => response);
   }
 
   #finished(response: ServerResponse): void {
     if (!this.#isClosing || !response.shouldKeepAlive) return;
     // Its headers were sent with keep-alive, so the client may have sent further requests on the connection.
     const { socket } = response.req;
-    if (![...this.#busy].some((other) => other.response.req.socket === socket)) socket.destroySoon();
+    if (this.unfinished(socket).length === 0) socket.destroySoon();
   }
 
   /** From now on every response announces that the connection will close. New connections are still accepted. */
@@ -91,8 +93,7 @@ export class Connections {
     if (this.#isDraining) return;
     this.#isDraining = true;
     // Of pipelined requests only the last may close the connection.
-    const inTurn = [...this.#busy].sort((a, b) => a.turn - b.turn);
-    const last = new Map(inTurn.map(({ response }) => [response.req.socket, response]));
+    const last = new Map(this.unfinished().map((response) => [response.req.socket, response]));
     for (const response of last.values()) if (!response.headersSent) response.shouldKeepAlive = false;
     // GOAWAY names the last stream that gets a response, so the client can safely send the later ones elsewhere.
     for (const session of this.#sessions) session.close();
@@ -122,9 +123,10 @@ export class Connections {
     const { promise, resolve } = Promise.withResolvers<void>();
     // Node closes idle HTTP/1 connections here, and each HTTP/2 session when its streams have ended.
     this.#server.close(() => resolve());
-    // Node does not count a connection without any request as idle, and no longer limits the time of its headers.
-    const unused = setTimeout(() => {
-      for (const socket of this.#unused) socket.destroy();
+    // Node does not count a connection without a request, or with part of one, as idle, and no longer times headers.
+    const linger = setTimeout(() => {
+      const busy = new Set(this.unfinished().map(({ req }) => req.socket));
+      for (const socket of this.#http1.difference(busy)) socket.destroy();
       this.#handshakes?.cut();
     }, lingerMs);
     let cut = 0;
@@ -133,7 +135,7 @@ export class Connections {
       for (const socket of this.#sockets) socket.destroy();
     }, graceMs);
     await promise;
-    clearTimeout(unused);
+    clearTimeout(linger);
     clearTimeout(end);
     return cut;
   }

@@ -110,6 +110,27 @@ describe.each(ports)("a connection of %s that never gets to a request", (_name, 
   });
 });
 
+it.each([
+  ["in cleartext", false],
+  ["over TLS", true],
+])(
+  "a connection %s that has part of a second request does not delay the end of the server",
+  async (_name, isTls) => {
+    const { port, close } = await startHttp(isTls);
+    const client = isTls
+      ? connectTls({ port, rejectUnauthorized: false })
+      : connect({ port, host: "127.0.0.1" });
+    onTestFinished(() => void client.destroy());
+    client.on("error", () => undefined).write("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    await once(client, "data");
+    client.write("G");
+    await accepted(port);
+    const waited = stopwatch();
+    await close();
+    expect(waited()).toBeLessThan(3_000);
+  },
+);
+
 it("has ten seconds for it", () => {
   expect(defaultTimeouts.headersMs).toBe(10_000);
 });
