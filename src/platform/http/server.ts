@@ -3,7 +3,7 @@
  * It owns the connections: the timeouts for clients, and a shutdown that loses no request. It passes requests to
  * two handlers, the RPC protocols and the HTTP APIs.
  */
-import { createServer, type IncomingMessage, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import {
   createSecureServer,
   type Http2SecureServer,
@@ -154,14 +154,19 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
     if (response instanceof HttpResponse) connections.track(response);
     refuse(response, expectationFailed());
   });
-  // An error after the headers of a response, such as a reset, leaves nothing that could be said.
+  // What is unreadable says nothing about the requests before it, so they get their responses. An error after the
+  // headers of a response, such as a reset, leaves nothing that could be said.
   server.on("clientError", (error: Error, socket: Duplex) => {
     const unfinished = connections.unfinished(socket);
-    if (!socket.writable || unfinished.some(({ headersSent }) => headersSent)) socket.destroy();
+    const served = unfinished.findLast(({ req }) => req.complete);
+    if (socket.writable && served) {
+      if (!ended.has(socket)) served.once("close", () => served.req.socket.destroySoon());
+      endAfter(served);
+    } else if (!socket.writable || unfinished.some(({ headersSent }) => headersSent)) socket.destroy();
     else respondAndClose(socket, failure(logger, unfinished[0]?.req, unreadableRequest(error)));
   });
 
-  function endAfter(response: HttpResponse): void {
+  function endAfter(response: ServerResponse): void {
     response.shouldKeepAlive = false;
     ended.add(response.req.socket);
   }

@@ -200,15 +200,46 @@ describe("a client that sends nonsense or takes too long", () => {
     expect(await text(client)).toMatch(/^HTTP\/1\.1 400 [\s\S]*"code":"invalid_request"/);
   });
 
-  it("nonsense in the middle of a response adds nothing to the response", async () => {
-    const { port, arrived } = await startServer();
+  it.each([
+    ["nonsense", "POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", "nonsense\r\n\r\n"],
+    [
+      "a request over HTTP/1.0 with a transfer coding, and nonsense",
+      "POST /wait HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+      "nonsense\r\n\r\n",
+    ],
+    [
+      "a request with a broken body",
+      "POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+      "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+    ],
+    ["the end of half a head", "POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx", ""],
+  ])(
+    "%s behind a request that is carried out leaves it its response, the last one",
+    async (_what, request, rest) => {
+      const { port, arrived, release } = await startServer();
+      const { socket, received } = raw(port);
+      socket.write(request + rest);
+      if (rest === "") socket.end("POST /a");
+      await arrived;
+      await ask(port, "/a");
+      release();
+      const all = await received;
+      expect(all).toMatch(/^HTTP\/1\.1 200 [\s\S]*connection: close[\s\S]*POST \/wait x/i);
+      expect(all.match(/HTTP\/1\.1/g)).toHaveLength(1);
+    },
+  );
+
+  it("nonsense in the middle of a response leaves the response as it is", async () => {
+    const { port, arrived, release } = await startServer();
     const { socket, received } = raw(port);
     socket.write("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
     await arrived;
     await elapsed(200);
     socket.write("nonsense\r\n\r\n");
+    await ask(port, "/a");
+    release();
     const all = await received;
-    expect(all).toContain("first ");
+    expect(all).toMatch(/first [\s\S]*last\r\n0\r\n\r\n$/);
     expect(all.match(/HTTP\/1\.1/g)).toHaveLength(1);
   });
 
