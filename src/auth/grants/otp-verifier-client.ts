@@ -7,6 +7,7 @@ import type { paths } from "../../../gen/openapi/otp-verifier.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import { inSpan, traceHeaders } from "../../platform/base/tracing.ts";
+import { openSocket } from "../../platform/http2/socket.ts";
 import { UnknownVerdict } from "../limits/guessing.ts";
 import { QueueingLimit, type WorkLimit } from "../work-limit.ts";
 
@@ -33,11 +34,12 @@ type CheckOneTimeCode = (
  */
 async function fetchAlone(request: Request, sending: () => void): Promise<Response> {
   const { method, signal, url } = request;
-  const isSecure = url.startsWith("https:");
   const body = Buffer.from(await request.arrayBuffer());
   const headers = Object.fromEntries(request.headers);
-  const outgoing = (isSecure ? https : http).request(url, { method, headers, signal, agent: false });
-  outgoing.once("socket", (socket) => socket.once(isSecure ? "secureConnect" : "connect", sending));
+  const socket = await openSocket({ origin: new URL(url).origin, ca: undefined }, signal, "http/1.1");
+  sending();
+  const { request: send } = url.startsWith("https:") ? https : http;
+  const outgoing = send(url, { method, headers, signal, createConnection: () => socket });
   // Once there is a response, an error is its body's too, and this one would end the process.
   outgoing.on("error", () => undefined);
   outgoing.end(body);

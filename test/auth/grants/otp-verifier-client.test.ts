@@ -8,6 +8,7 @@ import { ErrorKinds } from "../../../src/platform/base/errors.ts";
 import { RequestContext } from "../../../src/platform/base/request-context.ts";
 import { type Answer, type AuthApi, authApi, mobileApp } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { finding, replaceLookup, startBusyServer } from "../../support/busy-server.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -234,6 +235,13 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     expect(late.map(({ status }) => status)).toEqual(Array(10).fill(503));
     behave = respondWith(200, '{"verified":true}');
     expect((await guess()).status).toBe(429);
+  });
+
+  test("one that is slow to connect to is reached, though its other address fails at once", async () => {
+    const far = await startBusyServer(cleanup, "http", 700);
+    replaceLookup(finding("127.0.0.1", "::1"));
+    const { check } = createOtpChecks(`http://far.example:${far}`);
+    expect(await check(phone, "123456", new RequestContext(captureLog().logger))).toBe(true);
   });
 
   test("one that is not there at all is a 503 within three seconds, and has not judged the code", async () => {
