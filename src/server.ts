@@ -2,6 +2,7 @@
  * Composition root of the process: its services on their ports. It reads no environment and handles no signal, so
  * that a test runs the same server as `npm start`.
  */
+import { setDefaultAutoSelectFamilyAttemptTimeout } from "node:net";
 import nodeTls from "node:tls";
 import { Hono } from "hono";
 import manifest from "../package.json" with { type: "json" };
@@ -73,6 +74,8 @@ export async function startServer(
   const { host, tls } = server;
   // The setting is one of the whole process, as grpc-js has no option for a server.
   nodeTls.DEFAULT_CIPHERS = cipherSuites;
+  // Milliseconds until Node gives an address up for the host's next one: a host may be as far away.
+  setDefaultAutoSelectFamilyAttemptTimeout(500);
   const metrics = createMetrics(programName, manifest.version);
   const lifecycle = createLifecycle({
     logger,
