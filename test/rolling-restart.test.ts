@@ -1,8 +1,11 @@
 /** Processes behind HAProxy, with the configuration of deploy/, are restarted one after the other. */
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { setTimeout as pause } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
 import { Client } from "./cluster/client.ts";
@@ -47,6 +50,39 @@ describe.skipIf(haproxy === "")("HAProxy", () => {
       }
     },
   );
+});
+
+describe.skipIf(haproxy === "")("HAProxy before a process", () => {
+  test.each([
+    ["createIdentity", "/v1/identities"],
+    ["generateTokens", "/oauth2/v1/tokens"],
+  ])("responds to %s with a broken body as its document declares", async (operation, path) => {
+    await using open = new AsyncDisposableStack();
+    const balancer = await startHaproxy();
+    open.defer(() => balancer.stop());
+    const server = createServer((request, response) => {
+      if (request.url === "/health/ready") response.end();
+      else server.emit("asked");
+    }).listen(0, "127.0.0.1");
+    open.defer(() => void server.close().closeAllConnections());
+    await once(server, "listening");
+    const address = server.address();
+    const at = `127.0.0.1:${typeof address === "object" && address ? address.port : 0}`;
+    await balancer.add("auth", 1, { origin: `http://${at}`, grpc: at, management: `http://${at}` });
+    const asked = request(`${balancer.origin}/api/auth${path}`, { method: "POST" });
+    asked.setHeader("x-request-id", "mine");
+    asked.write("x");
+    await once(server, "asked");
+    asked.socket?.write("nonsense\r\n");
+    const [incoming]: IncomingMessage[] = await once(asked, "response");
+    const body = incoming ? await text(incoming) : "";
+    const headers = new Headers(
+      Object.entries(incoming?.headersDistinct ?? {}).map(([name, [value = ""] = []]) => [name, value]),
+    );
+    expect(incoming?.statusCode).toBe(400);
+    readContract("auth").check(operation, new Response(body, { status: 400, headers }), body);
+    expect(headers.get("x-request-id")).toBe("mine");
+  });
 });
 
 describe.skipIf(haproxy === "" || !backends.includes("PostgreSQL"))("behind HAProxy", () => {
