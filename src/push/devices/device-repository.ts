@@ -31,7 +31,7 @@ interface Registration {
   readonly formerIdentity?: string;
   readonly installation?: string;
   readonly expiresAt: Date;
-  /** The place of the device; undefined: unchanged for a known token, UTC for a new one. */
+  /** The place of the device; undefined: unchanged for a known device, UTC for a new one. */
   readonly place: DevicePlace | undefined;
   readonly authorizationId: string | undefined;
 }
@@ -81,22 +81,25 @@ const renewal = selection(renewalFields);
 
 const updateKnown = prepared(parameters, (parameter) => {
   const isSame = sql`former_user = ${parameter.userId}`;
-  const isToken = sql`${tokenHash} = decode(${parameter.tokenHash}, 'hex')`;
+  const hash = sql`decode(${parameter.tokenHash}, 'hex')`;
+  const formerHash = sql`decode(${parameter.formerHash}, 'hex')`;
   const moved = sql`from renewed where former_user <> ${userId}`;
   return sql`
     with known as (
-      select ${id} as former_id, ${userId} as former_user, ${provider} as former_provider
-      from ${devices} where ${isToken} for update
+      select ${id} as former_id, ${userId} as former_user, ${provider} as former_provider, ${tokenHash} as known_hash
+      from ${devices} where ${tokenHash} in (${hash}, ${formerHash})
+      order by ${tokenHash} = ${hash} desc limit 1 for update
     ), renewed as (
       update ${devices}
       set ${id} = case when ${isSame} then ${id} else ${nextId} end,
         ${userId} = ${parameter.userId}, ${provider} = ${parameter.provider}, ${token} = ${parameter.token},
+        ${tokenHash} = ${hash},
         ${utcOffset} = coalesce(${parameter.utcOffset}::smallint, ${utcOffset}),
         ${timeZone} = case when ${parameter.utcOffset}::smallint is null then ${timeZone} else ${parameter.timeZone} end,
         ${expiresAt} = ${parameter.expiresAt}::timestamptz, ${renewedAt} = now(),
         ${authorizationId} = ${parameter.authorizationId},
         ${registeredAt} = case when ${isSame} then ${registeredAt} else now() end
-      from known where ${isToken}
+      from known where ${tokenHash} = known_hash
       returning ${id}, ${userId}, ${provider}, ${utcOffset}, former_id, former_user, former_provider
     ), taken_away as (
       ${recordEvent(
@@ -112,16 +115,16 @@ const updateKnown = prepared(parameters, (parameter) => {
     ), given as (${registered(moved)}
     )
     select ${renewal} from renewed cross join (
-      select exists (select from ${devices} where ${tokenHash} = decode(${parameter.formerHash}, 'hex'))
+      select exists (select from ${devices} where ${tokenHash} = ${formerHash})
         or exists (
-          select from ${devices} where ${parameter.installation}::text is not null and not (${isToken})
+          select from ${devices} where ${parameter.installation}::text is not null and ${tokenHash} <> ${hash}
             and ${ofInstallation(parameter.userId, parameter.provider, parameter.installation)}) as has_others
     ) as looked`;
 });
 
 /**
- * Renews a known token, in one statement. A token of another user becomes this user's, with an event for each of the
- * two users.
+ * Renews a known token, in one statement; one that is only known by its former identity gets its present one. A token
+ * of another user becomes this user's, with an event for each of the two users.
  * @returns whether it was another user's, and whether there are rows of the same device that {@link replaced} finds;
  *   undefined if the token is not known
  */
@@ -136,11 +139,17 @@ export async function renew(
 const insertNew = prepared(
   parameters,
   (parameter) => sql`
-    with registered as (
+    with same as (
+      select ${utcOffset}, ${timeZone} from ${devices}
+      where ${parameter.utcOffset}::smallint is null and ${parameter.installation}::text is not null
+        and ${ofInstallation(parameter.userId, parameter.provider, parameter.installation)}
+      order by ${renewedAt} desc, ${id} desc limit 1
+    ), registered as (
       insert into ${devices} (${userId}, ${provider}, ${token}, ${tokenHash}, ${utcOffset}, ${timeZone},
         ${expiresAt}, ${registeredAt}, ${renewedAt}, ${authorizationId})
       values (${parameter.userId}, ${parameter.provider}, ${parameter.token}, decode(${parameter.tokenHash}, 'hex'),
-        coalesce(${parameter.utcOffset}::smallint, 0), ${parameter.timeZone}, ${parameter.expiresAt}::timestamptz,
+        coalesce(${parameter.utcOffset}::smallint, (select ${utcOffset} from same), 0),
+        coalesce(${parameter.timeZone}, (select ${timeZone} from same)), ${parameter.expiresAt}::timestamptz,
         now(), now(), ${parameter.authorizationId})
       on conflict (${tokenHash}) do nothing
       returning ${id}, ${userId}, ${provider}, ${utcOffset}

@@ -20,7 +20,7 @@ export interface DeviceToSave {
   readonly expiration: Date;
   /** The deployment's default provider unless given. */
   readonly provider?: ProviderName;
-  /** Minutes east of UTC, or the name of a time zone. Undefined: UTC for a new token, unchanged for a known one. */
+  /** Minutes east of UTC, or the name of a time zone. Undefined: UTC for a new device, unchanged for a known one. */
   readonly utcOffset: number | string | undefined;
   /** The authorization whose end takes the device away; undefined: there is none. */
   readonly authorizationId?: string | undefined;

@@ -113,18 +113,37 @@ describe.each(backends)("a device on %s", (backend) => {
     expect(await store.all()).toMatchObject([{ userId: "boris", token: newer }]);
     await Promise.all([save("anna", older), save("boris", newer), save("clara", older)]);
     expect(await store.all()).toHaveLength(1);
-    // A version before this has stored it under the later path.
+    // A version before this has stored it under the later path, beside it or alone.
+    const storedBefore = () =>
+      store.db.execute(sql`
+        insert into push.devices (user_id, provider, token, token_hash, utc_offset, time_zone, expires_at, registered_at, renewed_at)
+        values ('dora', 'webpush', ${newer}, ${createHash("sha256").update("https://fcm.googleapis.com/wp/e1").digest()}, 180, 'Europe/Moscow', now() + interval '1 day', now(), now())`);
     for (const [user, token] of [
       ["anna", older],
       ["boris", newer],
     ] as const) {
-      await store.db.execute(sql`
-        insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
-        values ('dora', 'webpush', ${newer}, ${createHash("sha256").update("https://fcm.googleapis.com/wp/e1").digest()}, 0, now() + interval '1 day', now(), now())`);
+      await storedBefore();
       expect(await store.all()).toHaveLength(2);
       await save(user, token);
-      expect(await store.all()).toMatchObject([{ userId: user, token }]);
+      expect(await store.all()).toMatchObject([{ userId: user, token, utcOffset: 0, timeZone: null }]);
     }
+    const inMoscow = { utcOffset: 180, timeZone: "Europe/Moscow" };
+    for (const token of [newer, older]) {
+      await store.clear();
+      await storedBefore();
+      const [{ id } = { id: "" }] = await store.all();
+      await Promise.all([save("dora", token), save("dora", token)]);
+      expect(await store.all()).toMatchObject([{ userId: "dora", token, id, ...inMoscow }]);
+      expect(await store.events()).toEqual([]);
+    }
+    await store.clear();
+    await storedBefore();
+    await save("boris", newer);
+    expect(await store.all()).toMatchObject([{ userId: "boris", token: newer, ...inMoscow }]);
+    expect(await store.events()).toMatchObject([
+      ["registered", { userId: "boris", utcOffset: 180 }],
+      ["removed", { userId: "dora", reason: "REMOVAL_REASON_MOVED" }],
+    ]);
     await devices.remove("boris", older);
     expect(await store.all()).toEqual([]);
   });
@@ -136,8 +155,12 @@ describe.each(backends)("a device on %s", (backend) => {
     await save("boris", token(1), "fcm");
     await save("anna", "another:APA91b", "fcm");
     await save("anna", `${installation}`, "fcm");
+    await store.db.execute(
+      sql`update push.devices set utc_offset = 180, time_zone = 'Europe/Moscow' where token = ${token(0)}`,
+    );
     await store.events();
     await save("anna", token(2), "fcm");
+    expect((await store.all()).at(-1)).toMatchObject({ utcOffset: 180, timeZone: "Europe/Moscow" });
     const kept = async () => (await store.all()).map((row) => [row.userId, row.token]);
     const others = [
       ["boris", token(1)],
