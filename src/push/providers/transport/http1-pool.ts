@@ -16,6 +16,7 @@ import {
   type NoResponse,
   type ProviderResponse,
 } from "./http2-exchange.ts";
+import { configuredLookup } from "./public-lookup.ts";
 
 /** Error codes of connecting and of TLS, with which nothing was sent. */
 const unreachable = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ERR_TLS_.*|.*CERT.*)$/;
@@ -24,7 +25,7 @@ interface Http1PoolOptions {
   readonly origin: string;
   /** The most connections at once, and so the most requests. */
   readonly maxSockets: number;
-  /** How the host is looked up; as the system does unless given. */
+  /** How the host is looked up; as one that the settings name unless given. */
   readonly lookup?: LookupFunction | undefined;
   /** Milliseconds without a request, after which a connection is closed. */
   readonly idleMs: number;
@@ -45,7 +46,7 @@ export class Http1Pool {
   #room: number;
   readonly #waiting: (() => void)[] = [];
 
-  constructor({ origin, maxSockets, idleMs, timeoutMs, lookup }: Http1PoolOptions) {
+  constructor({ origin, maxSockets, idleMs, timeoutMs, lookup = configuredLookup }: Http1PoolOptions) {
     this.#origin = urlToHttpOptions(new URL(origin));
     this.#timeoutMs = timeoutMs;
     this.#room = maxSockets;

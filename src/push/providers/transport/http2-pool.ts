@@ -8,6 +8,7 @@ import type { Connect, RequestHead, StreamEnd } from "../../../platform/http2/co
 import { Exchange, type ExchangeResult, type NoResponse } from "./http2-exchange.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
 import { LinkedList } from "./linked-list.ts";
+import { configuredLookup } from "./public-lookup.ts";
 
 /** Milliseconds that a request waits for room before another connection is opened: connections cost the peer much. */
 const growAfterMs = 50;
@@ -41,7 +42,7 @@ export interface PoolOptions {
   readonly reconnectOn?: readonly number[];
   /** Certificates to trust, PEM; those of Node unless given. */
   readonly ca?: string;
-  /** How the host is looked up; as the system does unless given. */
+  /** How the host is looked up; as one that the settings name unless given. */
   readonly lookup?: LookupFunction | undefined;
 }
 
@@ -114,7 +115,7 @@ export class Http2Pool implements SessionOwner {
       connect,
       origin,
       ca,
-      lookup,
+      lookup: lookup ?? configuredLookup,
       idleMs,
       silenceMs,
       maxStreams: Math.min(maxStreams, this.#restricted?.maxStreams ?? maxStreams),

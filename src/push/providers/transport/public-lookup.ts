@@ -1,8 +1,10 @@
 /**
- * Looks up the hosts that clients name, by DNS alone. The system's look-up would keep a thread of Node's pool for as
- * long as a name server stays silent. The pool has four threads, for signatures and files as well.
+ * Looks up hosts by DNS. The system's look-up would keep a thread of Node's pool for as long as a name server stays
+ * silent, be it about one family alone. The pool has four threads, of which look-ups get two.
  */
+import { lookup as systemLookup } from "node:dns";
 import { Resolver } from "node:dns/promises";
+import { readFile } from "node:fs";
 import type { LookupFunction } from "node:net";
 import { codeOf } from "../../../platform/base/error-code.ts";
 
@@ -10,13 +12,13 @@ import { codeOf } from "../../../platform/base/error-code.ts";
 const timeoutMs = 2_000;
 
 /**
- * A look-up for `connectTcp`. It reads no hosts file. It fails with `ENOTFOUND` for a name that has no address of the
- * family, else with the code of the failure, such as `ETIMEOUT`.
+ * A look-up for `connectTcp`, of hosts that clients name. It reads no hosts file. It fails with `ENOTFOUND` for a name
+ * that has no address of the family, else with the code of the failure, such as `ETIMEOUT`.
  */
-export function createPublicLookup(
-  resolver = new Resolver({ timeout: timeoutMs, tries: 2 }),
-): LookupFunction {
+export function createPublicLookup(given?: Resolver): LookupFunction {
   return (hostname, { family }, callback) => {
+    // A new one knows the name servers of now.
+    const resolver = given ?? new Resolver({ timeout: timeoutMs, tries: 2 });
     const wanted = family === 6 ? 6 : 4;
     const found = wanted === 6 ? resolver.resolve6(hostname) : resolver.resolve4(hostname);
     found.then(
@@ -30,3 +32,23 @@ export function createPublicLookup(
     );
   };
 }
+
+/**
+ * A look-up for `connectTcp`, of hosts that the settings name. A name in the hosts file has the addresses there, and
+ * no others. The system, which knows search domains, looks up what has no dot, and what DNS does not find.
+ */
+export function createConfiguredLookup(resolver?: Resolver, hostsFile = "/etc/hosts"): LookupFunction {
+  const lookUp = createPublicLookup(resolver);
+  return (hostname, options, callback) =>
+    readFile(hostsFile, "utf8", (_, hosts = "") => {
+      const isListed = hosts.toLowerCase().split(/\s+/).includes(hostname);
+      const bySystem = () => systemLookup(hostname, isListed ? { all: true } : options, callback);
+      if (isListed || !hostname.includes(".")) return bySystem();
+      lookUp(hostname, options, (error, found) =>
+        error && error.code !== "ETIMEOUT" ? bySystem() : callback(error, found),
+      );
+    });
+}
+
+/** The one that connections use unless they are given another. */
+export const configuredLookup = createConfiguredLookup();

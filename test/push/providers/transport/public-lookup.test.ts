@@ -1,13 +1,19 @@
-/** Hosts that clients name are looked up by DNS, and nothing else waits for a name server that stays silent. */
+/** Hosts are looked up by DNS, and nothing else waits for a name server that stays silent. */
 import { generateKeyPairSync, sign } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { Resolver } from "node:dns/promises";
 import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { promisify } from "node:util";
-import { beforeAll, expect, test } from "vitest";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { connectTcp } from "../../../../src/platform/http2/happy-eyeballs.ts";
-import { createPublicLookup } from "../../../../src/push/providers/transport/public-lookup.ts";
+import {
+  createConfiguredLookup,
+  createPublicLookup,
+} from "../../../../src/push/providers/transport/public-lookup.ts";
 import { stopwatch } from "../../../support/stopwatch.ts";
 import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import { waitFor } from "../../../support/wait-for.ts";
@@ -16,7 +22,14 @@ const cleanup = suiteCleanup();
 /** Of records (RFC 1035 section 3.2.2, RFC 3596 section 2.1). */
 const types = { A: 1, AAAA: 28 };
 const records: Readonly<Record<string, Partial<Record<"A" | "AAAA", Buffer>>>> = {
-  "dropping.example.com": { A: Buffer.from([127, 0, 0, 1]) },
+  ...Object.fromEntries(
+    ["oauth2", "fcm", "apns", "webpush"].map((host) => [
+      `dropping.${host}.example.com`,
+      { A: Buffer.from([127, 0, 0, 1]) },
+    ]),
+  ),
+  "127.1": { A: Buffer.from([127, 0, 0, 9]) },
+  localhost: { A: Buffer.from([127, 0, 0, 9]) },
   "push.example.com": { A: Buffer.from([127, 0, 0, 1]) },
   "six.example.com": { AAAA: Buffer.from("00000000000000000000000000000001", "hex") },
   "empty.example.com": {},
@@ -98,27 +111,44 @@ test("a name server that stays silent fails with ETIMEOUT", async () => {
   await expect(find("silent.example.com", 4, lookupWithin(300))).rejects.toMatchObject({ code: "ETIMEOUT" });
 });
 
-test.each(["push", "dropping"])("a connection to it does not wait for the other family: %s", async (name) => {
-  const server = createServer();
-  const asked = once(server.listen(0, "127.0.0.1"), "connection");
-  await once(server, "listening");
-  cleanup.defer(() => void server.close());
-  const address = server.address();
-  const port = typeof address === "object" && address ? address.port : 0;
-  const patient = new Resolver({ timeout: 60_000, tries: 1 });
-  patient.setServers(nameServers);
-  const { signal } = new AbortController();
-  const elapsed = stopwatch();
-  const socket = await connectTcp({
-    host: `${name}.example.com`,
-    port,
-    lookup: createPublicLookup(patient),
-    signal,
-  });
-  expect(elapsed()).toBeLessThan(1_000);
-  socket.destroy();
-  await asked;
-  patient.cancel();
+test.each([
+  ["clients name", createPublicLookup, ["push.example.com"]],
+  ["the settings name", createConfiguredLookup, []],
+])(
+  "connections to four hosts that %s do not wait for the look-ups of a family that never end",
+  async (_, create, more) => {
+    const server = createServer().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    cleanup.defer(() => void server.close());
+    const address = server.address();
+    const port = typeof address === "object" && address ? address.port : 0;
+    const patient = new Resolver({ timeout: 60_000, tries: 1 });
+    patient.setServers(nameServers);
+    const { signal } = new AbortController();
+    const elapsed = stopwatch();
+    const hosts = [...Object.keys(records).filter((name) => name.startsWith("dropping")), ...more];
+    const connecting = hosts.map((host) => connectTcp({ host, port, lookup: create(patient), signal }));
+    const sockets = await Promise.all(connecting);
+    expect(elapsed()).toBeLessThan(1_000);
+    expect(sockets).toHaveLength(4 + more.length);
+    for (const socket of sockets) socket.destroy();
+    patient.cancel();
+  },
+);
+
+test.each([
+  ["is in the hosts file is the system's", "127.1", "10.0.0.1 127.1", "127.0.0.1"],
+  ["is not in the hosts file is that of DNS", "127.1", "10.0.0.1 other", "127.0.0.9"],
+  ["DNS does not know is the system's", "127.2", "", "127.0.0.2"],
+  ["has no dot is the system's", "localhost", "", "127.0.0.1"],
+])("the address of a configured name that %s", async (_, name, text, address) => {
+  const folder = mkdtempSync(join(tmpdir(), "gatepost-hosts-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const hostsFile = join(folder, "hosts");
+  writeFileSync(hostsFile, `# Hosts\n${text}\n`);
+  const resolver = new Resolver({ timeout: 10_000, tries: 1 });
+  resolver.setServers(nameServers);
+  expect(await find(name, 4, createConfiguredLookup(resolver, hostsFile))).toEqual([{ address, family: 4 }]);
 });
 
 test("a signature waits for none of 400 hosts whose name server is silent", async () => {
