@@ -40,10 +40,20 @@ export const identityDeleted = eventKind("auth.identity.deleted.v1", IdentityDel
 /** An event of the auth service: an authorization of its subject has ended. The reuse of a refresh token has it too. */
 export const authorizationRevoked = eventKind("auth.authorization.revoked.v1", AuthorizationRevokedSchema);
 
-/** @returns the authorization that has ended; undefined if its client was disabled, which does not sign the user out */
+const { CLIENT, REUSE, IDENTITY_DELETED, PASSWORD_CHANGED } = RevocationReason;
+/** With which the user is signed out: not by a disabled client, nor by what a later version may add. */
+const signedOutReasons: ReadonlySet<RevocationReason> = new Set([
+  CLIENT,
+  REUSE,
+  IDENTITY_DELETED,
+  PASSWORD_CHANGED,
+]);
+
+/** @returns the authorization whose user is signed out; undefined if it has ended without that */
 export function endedAuthorization({ data }: Pick<CloudEvent, "data">): string | undefined {
-  const { authorizationId, reason } = fromJsonString(AuthorizationRevokedSchema, JSON.stringify(data));
-  return reason === RevocationReason.CLIENT_DISABLED ? undefined : authorizationId;
+  const json = JSON.stringify(data);
+  const ended = fromJsonString(AuthorizationRevokedSchema, json, { ignoreUnknownFields: true });
+  return signedOutReasons.has(ended.reason) ? ended.authorizationId : undefined;
 }
 
 /** How far this service has read the deletions on the broker. */

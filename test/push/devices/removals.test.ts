@@ -315,7 +315,9 @@ test.each([
   ["REVOCATION_REASON_IDENTITY_DELETED", "a"],
   ["REVOCATION_REASON_PASSWORD_CHANGED", "a"],
   ["REVOCATION_REASON_CLIENT_DISABLED", undefined],
+  ["REVOCATION_REASON_OF_TOMORROW", undefined],
+  [1000, undefined],
 ])("an authorization that ends with %s signs out %s", (reason, signedOut) => {
-  const data = { identityId: "anna", authorizationId: "a", clientId: "app", reason };
+  const data = { identityId: "anna", authorizationId: "a", clientId: "app", reason, memberOfTomorrow: {} };
   expect(endedAuthorization({ data })).toBe(signedOut);
 });
