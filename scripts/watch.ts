@@ -1,6 +1,7 @@
 /**
  * `npm run watch -- <id>`: follows a notification until nothing of it is left: a bar with rate and estimate, and a line
- * for each provider that is paused, with its reason, after which it is tried again. At the end, why messages failed.
+ * for each provider that is paused, with its reason, after which it is tried again. While nothing goes out, what waits
+ * for another try. At the end, why messages failed.
  *
  * `GATEPOST_URL` names a server elsewhere, `BACKOFFICE_TOKEN` an access token of the back office. In development mode
  * it signs in by itself.
@@ -26,6 +27,8 @@ import { progressBar } from "./progress-bar.ts";
 const lookMs = 2_000;
 /** Milliseconds over which the rate is measured. */
 const rateMs = 10_000;
+/** Milliseconds without a message after which those that are left are said to wait. */
+const stillMs = 4_000;
 
 /** The operator that this program signs in as, in development mode alone. */
 const operator = { id: "watch-operator", password: "correct horse battery" };
@@ -53,6 +56,7 @@ async function signIn(http: string): Promise<string | undefined> {
     headers: { authorization: basic(backoffice), "content-type": "application/x-www-form-urlencoded" },
     body: { grant_type: "password", username: id, password },
   });
+  if (issued.response.status >= 500) throw new ConnectError("auth is not ready", Code.Unavailable);
   return issued.data?.access_token;
 }
 
@@ -97,6 +101,25 @@ function createLook(push: Push, headers: { readonly authorization: string }): ()
   };
 }
 
+/** What waits for another try, by provider. */
+function waitingIn({ breakdown }: NotificationProgress): string {
+  const byProvider = new Map<string, number>();
+  for (const share of breakdown) {
+    if (share.remaining > 0) {
+      byProvider.set(share.provider, (byProvider.get(share.provider) ?? 0) + share.remaining);
+    }
+  }
+  const parts = [...byProvider].map(([provider, count]) => `${provider} ${count}`);
+  return `Nothing has gone out for ${stillMs / 1000} s. Devices that wait for another try: ${parts.join(", ")}.`;
+}
+
+/** Whether the server went away, which a restart does. `fetch` says so by a TypeError with a cause. */
+function isAway(thrown: unknown): boolean {
+  if (thrown instanceof TypeError) return thrown.cause !== undefined;
+  const { code } = ConnectError.from(thrown);
+  return code === Code.Unavailable || code === Code.Aborted;
+}
+
 /** Shows the notification until it ends. @returns the last progress; undefined if the server went away */
 async function follow(
   http: string,
@@ -112,16 +135,23 @@ async function follow(
   const bar = progressBar("");
   const pace = createPace();
   const look = createLook(push, headers);
+  let last: NotificationProgress | undefined;
+  let movedAt = performance.now();
   const looking = setInterval(async () => {
-    const lines = await look().catch(() => []);
+    const lines = await look().catch((): string[] => []);
+    const isGoing = last?.state === NotificationState.PLANNING || last?.state === NotificationState.SENDING;
+    if (last && isGoing && last.remaining > 0 && performance.now() - movedAt >= stillMs) {
+      lines.push(waitingIn(last));
+      movedAt = Number.POSITIVE_INFINITY;
+    }
     if (lines.length > 0) bar.end();
     for (const line of lines) say(line);
   }, lookMs);
-  let last: NotificationProgress | undefined;
   try {
     for await (const { progress } of delivery.watchProgress({ notificationId }, { headers })) {
       if (!progress) continue;
       last = progress;
+      movedAt = performance.now();
       const { planned, remaining, state } = progress;
       const done = planned - remaining;
       bar.show(done, planned, `${done} of ${planned} devices, ${nameOf(state)}${pace(done, remaining)}`);
@@ -154,19 +184,19 @@ async function conclude(http: string, progress: NotificationProgress, token: str
  * @returns why it could not; undefined if it has ended
  */
 async function watch(http: string, id: string): Promise<string | undefined> {
+  const own = process.env["BACKOFFICE_TOKEN"];
   for (;;) {
-    const own = process.env["BACKOFFICE_TOKEN"];
-    const token = own || (await signIn(http));
-    if (token === undefined) {
-      return `No access token of the back office: is the server at ${http} in development mode? Else set BACKOFFICE_TOKEN.`;
-    }
     try {
+      const token = own || (await signIn(http));
+      if (token === undefined) {
+        return `No access token of the back office: is the server at ${http} in development mode? Else set BACKOFFICE_TOKEN.`;
+      }
       const last = await follow(http, id, token);
       if (last) await conclude(http, last, token);
       return undefined;
     } catch (thrown) {
       const { code, rawMessage } = ConnectError.from(thrown);
-      if (code === Code.Unavailable) say("The server does not answer. Watching goes on when it does.");
+      if (isAway(thrown)) say("The server does not answer. Watching goes on when it does.");
       else if (own || code !== Code.Unauthenticated) return `${Code[code]}: ${rawMessage}`;
       await setTimeout(lookMs);
     }

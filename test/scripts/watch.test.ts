@@ -17,13 +17,19 @@ beforeAll(async () => {
   cleanup.defer(() => server.stop());
 });
 
-async function call({ base }: PushProcess, path: string, token: string, body: object): Promise<Response> {
+async function call(
+  { base }: PushProcess,
+  path: string,
+  token: string,
+  body: object,
+  status = 204,
+): Promise<Response> {
   const response = await fetch(`${base}/v1/pushprovider/${path}`, {
     method: "POST",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
     body: JSON.stringify(body),
   });
-  expect(response.status).toBe(204);
+  expect(response.status).toBe(status);
   return response;
 }
 
@@ -71,7 +77,7 @@ it("says that a send reaches nobody, and so do its progress and the log", async 
   );
 });
 
-it("says which provider is tried again, and why", async () => {
+it("says which provider is tried again, and why, and goes on after a restart of the server", async () => {
   const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const credentials = {
     ...{ type: "service_account", project_id: "p", client_email: "a@b.example" },
@@ -82,12 +88,27 @@ it("says which provider is tried again, and why", async () => {
   const unreachable = await spawnPushServer("PGlite", { env });
   cleanup.defer(() => unreachable.stop());
   await saveDevice(unreachable);
-  const program = watch(await send(0, unreachable), { GATEPOST_URL: unreachable.origin });
+  const id = await send(0, unreachable);
+  const program = watch(id, { GATEPOST_URL: unreachable.origin });
   await waitFor(() =>
     expect(program.stdout()).toMatch(
       /^fcm is UNAVAILABLE: .+\. What waits for it is tried again at 20.+Z\.$/m,
     ),
   );
+  await waitFor(() =>
+    expect(program.stdout()).toContain(
+      "Nothing has gone out for 4 s. Devices that wait for another try: fcm 1.\n",
+    ),
+  );
+  await unreachable.kill();
+  const away = "The server does not answer. Watching goes on when it does.\n";
+  await waitFor(() => expect(program.stdout()).toContain(away + away));
+  const { port } = new URL(unreachable.origin);
+  const restarted = await spawnPushServer("PGlite", { env: { ...unreachable.env, SERVER_PORT: port } });
+  cleanup.defer(() => restarted.stop());
+  await call(restarted, `notifications/${id}/cancel`, await restarted.backofficeToken(), {}, 200);
+  expect(await program.ended(), program.output()).toBe(0);
+  expect(program.stdout()).toContain("CANCELLED: 1 users, 1 devices: 0 sent, 0 failed, 1 dropped");
 });
 
 it("says what is missing", async () => {
