@@ -24,8 +24,11 @@ export interface paths {
          *     (20, unless the operator has chosen another one); one more takes the place of the one that was
          *     renewed longest ago. A user may save a limited number of times a minute (60, unless the operator has
          *     chosen another number); more are a 429. A token that belonged to another user belongs to the caller from now on,
-         *     and to nobody else: what was to be sent to it for the other user is not sent any more. Where the token of this call names its
-         *     authorization (`sid`), the device goes when that ends. Once it has expired the device is sent nothing more.
+         *     and to nobody else: what was to be sent to it for the other user is not sent any more. Where the token of this
+         *     call names its authorization (`sid`), the device is removed when the user is signed out of that: by the
+         *     revocation of its refresh token, by the reuse of one, by a new password, or by the deletion of the identity. It
+         *     stays where the authorization expires, or its client is disabled. Once `expiration` has passed the device is
+         *     sent nothing more.
          */
         post: operations["savePushToken"];
         /**
