@@ -41,10 +41,6 @@ export type { ServiceAccount } from "./provider-key-settings.ts";
 export const providerNames = ["fcm", "apns", "webpush", "outbox"] as const;
 export type ProviderName = (typeof providerNames)[number];
 
-/** The clients of HTTP/2: our own, and that of Node. */
-const http2ClientNames = ["own", "node"] as const;
-export type Http2Client = (typeof http2ClientNames)[number];
-
 export interface FcmSettings {
   /** An origin, as in `https://fcm.googleapis.com`. */
   readonly endpoint: string;
@@ -80,7 +76,6 @@ export interface ProviderSettings {
   readonly fcm: FcmSettings | undefined;
   readonly apns: ApnsSettings | undefined;
   readonly webpush: WebPushSettings | undefined;
-  readonly http2Client: Http2Client;
   /** The file of the outbox provider. */
   readonly outboxFile: string | undefined;
   /** Without a trailing slash. Undefined: messages carry no images. */
@@ -151,11 +146,6 @@ export const providerTable = {
       "Where devices fetch the images of notifications, in at most 500 characters; without it they get none.",
     kind: secure(imageBase),
     example: "https://images.example.com/push",
-  },
-  PUSH_HTTP2_CLIENT: {
-    description: "The HTTP/2 client that sends to providers: gatepost's own, or the slower one of Node.js.",
-    kind: oneOf(http2ClientNames),
-    default: "own",
   },
   FCM_ENDPOINT: {
     description: "Where FCM is reached, over HTTP/2.",
@@ -256,7 +246,6 @@ export function resolveProviderSettings(
       fcm: isListed("fcm") ? fcmOf(settings) : undefined,
       apns: isListed("apns") ? apnsOf(settings) : undefined,
       webpush: isListed("webpush") ? webPushOf(settings) : undefined,
-      http2Client: settings.PUSH_HTTP2_CLIENT,
       outboxFile: isListed("outbox") ? join(dataDir, "outbox.ndjson") : undefined,
       imageBaseUrl: settings.PUSH_IMAGE_BASE_URL,
     },

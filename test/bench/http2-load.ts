@@ -4,8 +4,9 @@
  *
  *   node http2-load.ts <own|node> <port> <requests>
  */
-import { http2Clients } from "../../src/push/providers/create-providers.ts";
+
 import { Http2Pool } from "../../src/push/providers/transport/http2-pool.ts";
+import { http2Clients } from "../support/http2-clients.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 
 const [client, port, requests] = process.argv.slice(2);

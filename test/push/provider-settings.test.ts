@@ -93,7 +93,6 @@ describe("settings that are right", () => {
           "*.notify.windows.com",
         ],
       },
-      http2Client: "own",
       outboxFile: undefined,
       imageBaseUrl: "https://images.example.com/push",
     });
@@ -108,7 +107,6 @@ describe("settings that are right", () => {
       fcm: undefined,
       apns: undefined,
       webpush: undefined,
-      http2Client: "own",
       outboxFile: join("/data", "outbox.ndjson"),
       imageBaseUrl: undefined,
     });

@@ -2,19 +2,14 @@
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Connect } from "../../platform/http2/connection.ts";
 import { FrameConnection } from "../../platform/http2/frame-connection.ts";
-import { NodeConnection } from "../../platform/http2/node-connection.ts";
-import type { Http2Client, ProviderName, ProviderSettings } from "../provider-settings.ts";
+import type { ProviderName, ProviderSettings } from "../provider-settings.ts";
 import { ApnsProvider } from "./apns/apns.ts";
 import { FcmProvider } from "./fcm/fcm.ts";
 import { OutboxProvider } from "./outbox/outbox.ts";
 import type { PushProvider } from "./provider.ts";
 import { WebPushProvider } from "./webpush/webpush.ts";
 
-/** The clients of HTTP/2 by their names in the settings. */
-export const http2Clients: Readonly<Record<Http2Client, Connect>> = {
-  own: (options, listener) => new FrameConnection(options, listener),
-  node: (options, listener) => new NodeConnection(options, listener),
-};
+const connect: Connect = (options, listener) => new FrameConnection(options, listener);
 
 /** The providers by name, in the order of the settings. A provider connects when a message is first sent. */
 export function createProviders(
@@ -27,7 +22,6 @@ export function createProviders(
 
 function createProvider(name: ProviderName, settings: ProviderSettings, clock: Clock): PushProvider {
   const { fcm, apns, webpush, outboxFile } = settings;
-  const connect = http2Clients[settings.http2Client];
   if (name === "fcm" && fcm) return new FcmProvider(fcm, clock, connect);
   if (name === "apns" && apns) return new ApnsProvider(apns, clock, connect);
   if (name === "webpush" && webpush) return new WebPushProvider(webpush, clock, connect);

@@ -3,7 +3,7 @@ import { createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { Connection } from "../../../src/platform/http2/connection.ts";
-import { http2Clients } from "../../../src/push/providers/create-providers.ts";
+import { http2Clients } from "../../support/http2-clients.ts";
 import { findGo, findNghttpd, startGoServer, startNghttpd } from "../../support/http2-programs.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";

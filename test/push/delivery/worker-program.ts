@@ -13,8 +13,8 @@ import { pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import type { FcmSettings } from "../../../src/push/provider-settings.ts";
-import { http2Clients } from "../../../src/push/providers/create-providers.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
+import { http2Clients } from "../../support/http2-clients.ts";
 
 export interface WorkerArgument {
   readonly database: DatabaseSettings;

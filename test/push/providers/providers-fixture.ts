@@ -6,7 +6,6 @@ import type { WebPushFake } from "../../../src/development/provider-fakes/webpus
 import type { Clock } from "../../../src/platform/base/clock.ts";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
-import { http2Clients } from "../../../src/push/providers/create-providers.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import type {
   NotificationContent,
@@ -15,6 +14,7 @@ import type {
   Recipient,
 } from "../../../src/push/providers/provider.ts";
 import { WebPushProvider } from "../../../src/push/providers/webpush/webpush.ts";
+import { http2Clients } from "../../support/http2-clients.ts";
 
 /** The senders are tested with our client of HTTP/2, and with Node's where `TEST_HTTP2_CLIENT=node`. */
 const connect = process.env["TEST_HTTP2_CLIENT"] === "node" ? http2Clients.node : http2Clients.own;

@@ -10,9 +10,9 @@ import { resetIsAvailableCache } from "gcp-metadata";
 import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../../src/development/provider-fakes/fcm/fcm.ts";
 import { systemClock } from "../../../../src/platform/base/clock.ts";
-import { http2Clients } from "../../../../src/push/providers/create-providers.ts";
 import { FcmProvider } from "../../../../src/push/providers/fcm/fcm.ts";
 import { accessToken } from "../../../development/provider-fakes/clients.ts";
+import { http2Clients } from "../../../support/http2-clients.ts";
 import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import { sendOne } from "../providers-fixture.ts";
 

@@ -17,9 +17,9 @@ import { setTimeout as elapsed } from "node:timers/promises";
 import { createServer as createTlsServer } from "node:tls";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Connect } from "../../../../src/platform/http2/connection.ts";
-import { http2Clients } from "../../../../src/push/providers/create-providers.ts";
 import type { ExchangeResult } from "../../../../src/push/providers/transport/http2-exchange.ts";
 import { Http2Pool, type PoolOptions } from "../../../../src/push/providers/transport/http2-pool.ts";
+import { http2Clients } from "../../../support/http2-clients.ts";
 import { localhostCertificate } from "../../../support/localhost-certificate.ts";
 import { stopwatch } from "../../../support/stopwatch.ts";
 

@@ -1,4 +1,4 @@
-/** A connection over `node:http2`, to fall back on. */
+/** A connection over `node:http2`, which tests and benchmarks hold ours against. */
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
@@ -8,7 +8,7 @@ import {
   sensitiveHeaders,
 } from "node:http2";
 import type { Socket } from "node:net";
-import { codeOf } from "../base/error-code.ts";
+import { codeOf } from "../../src/platform/base/error-code.ts";
 import {
   type ClientStream,
   type Connection,
@@ -17,8 +17,8 @@ import {
   noHttp2,
   type RequestHead,
   type StreamListener,
-} from "./connection.ts";
-import { openSocket } from "./socket.ts";
+} from "../../src/platform/http2/connection.ts";
+import { openSocket } from "../../src/platform/http2/socket.ts";
 
 export class NodeConnection implements Connection {
   readonly #opening = new AbortController();
