@@ -29,7 +29,7 @@ const columns = names(providerStates);
 const response = names(providerResponses);
 
 /** No pause lasts longer. A row with a longer one was written before the database's clock was set back. */
-const maxPause = sql`interval '1 day'`;
+const maxPause = sql`interval '1 hour'`;
 const cappedPause = sql`least(coalesce(${columns.pausedUntil}, clock_timestamp()), clock_timestamp() + ${maxPause})`;
 const pausedMs = computed(
   number,
