@@ -108,7 +108,7 @@ it("says which provider is tried again, and why, and goes on after a restart of 
   cleanup.defer(() => restarted.stop());
   await call(restarted, `notifications/${id}/cancel`, await restarted.backofficeToken(), {}, 200);
   expect(await program.ended(), program.output()).toBe(0);
-  expect(program.stdout()).toContain("CANCELLED: 1 users, 1 devices: 0 sent, 0 failed, 1 dropped");
+  expect(program.stdout()).toContain("CANCELLED: users: 1, devices: 1; 0 sent, 0 failed, 1 dropped");
 });
 
 it("says what is missing", async () => {
