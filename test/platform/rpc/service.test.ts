@@ -204,7 +204,7 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
       { headers: { traceparent, "x-request-id": "log-1" } },
     );
     expect(servers.lines.map((line) => JSON.parse(line))).toContainEqual(
-      expect.objectContaining({ traceparent, requestId: "log-1", operation: "Introspect", code: "ok" }),
+      expect.objectContaining({ traceparent, requestId: "log-1", operation: "Introspect", rpcCode: "ok" }),
     );
   });
 

@@ -68,7 +68,7 @@ describe.each(backends)("removals on %s", (backend) => {
   test("the removal of dead devices is undone with the transaction that it is part of, events included", async () => {
     const deviceId = await save("anna", "dead");
     await store.events();
-    const asOf = await store.now();
+    const asOf = (await store.now()) + 1;
     const failed = store.db.transaction(async (tx) => {
       await removeDeadDevices(tx, [{ deviceId, asOf }]);
       throw new Error("the job is lost");
