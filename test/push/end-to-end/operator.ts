@@ -38,7 +38,10 @@ export function apiOf({ base }: Pick<PushAddress, "base">): Api {
 }
 
 /** @param as the Authorization header, where it is not a new token's */
-export async function operatorOf(server: PushAddress, as?: string): Promise<Operator> {
+export async function operatorOf(
+  server: Pick<PushAddress, "base" | "backofficeToken">,
+  as?: string,
+): Promise<Operator> {
   const authorization = as ?? `Bearer ${await server.backofficeToken()}`;
   const { call } = apiOf(server);
 
