@@ -5,10 +5,8 @@
  *   TEST_KILLS=10 TEST_DEVICES=100000   the long form, which prints what it measured
  */
 import { setTimeout as pause } from "node:timers/promises";
-import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import type { PushProcess } from "../../support/push-server.ts";
-import { rows } from "../../support/rows.ts";
 import { historyOf } from "../../support/send-audience.ts";
 import { backends } from "../../support/servers.ts";
 import { lookAllTheTime, operatorOf, until } from "./operator.ts";
@@ -32,27 +30,8 @@ interface Kill {
   readonly at: number;
   /** Accepted so far. */
   readonly tokens: number;
-  /** Chunks that were cut short by it or one before, and messages of them that FCM had accepted. */
-  readonly cut: readonly number[];
-  readonly accepted: number;
   readyAfterMs: number;
   flowsAfterMs: number;
-}
-
-/** What the dead process has left in the air. */
-async function cutShort({ read, fcm }: World): Promise<{ cut: number[]; accepted: number }> {
-  const left = await read((db) =>
-    rows<{ id: string; token: string }>(
-      db,
-      sql`
-        select c.id::text, d.token from push.delivery_chunks c join push.devices d on d.id = any(c.device_ids)
-        where c.state = 'SENDING'`,
-    ),
-  );
-  return {
-    cut: [...new Set(left.map(({ id }) => Number(id)))],
-    accepted: left.filter(({ token }) => fcm.ledger.token(token)).length,
-  };
 }
 
 async function killAndRestart(
@@ -63,7 +42,7 @@ async function killAndRestart(
   await server.kill();
   const at = Date.now();
   const { tokens } = world.fcm.ledger.summary();
-  const kill: Kill = { at, tokens, ...(await cutShort(world)), readyAfterMs: 0, flowsAfterMs: 0 };
+  const kill: Kill = { at, tokens, readyAfterMs: 0, flowsAfterMs: 0 };
   const before = world.fcm.ledger.summary().messages;
   const flowing = until("messages flow again", () => world.fcm.ledger.summary().messages > before).then(
     () => {
@@ -74,18 +53,6 @@ async function killAndRestart(
   kill.readyAfterMs = Date.now() - at;
   await flowing;
   return { server: next, kill };
-}
-
-/** Milliseconds from a kill until the last chunk that it had cut short was written down. */
-async function recoveries({ read }: World, all: readonly Kill[]): Promise<number[]> {
-  const chunks = await read((db) =>
-    rows<{ id: string; at: number }>(
-      db,
-      sql`select id::text, (extract(epoch from updated_at) * 1000)::float8 as at from push.delivery_chunks`,
-    ),
-  );
-  const doneAt = new Map(chunks.map(({ id, at }) => [Number(id), at]));
-  return all.map(({ at, cut }) => Math.round(Math.max(0, ...cut.map((id) => (doneAt.get(id) ?? 0) - at))));
 }
 
 describe.runIf(backends.includes("PostgreSQL"))("a send whose server is killed", () => {
@@ -115,10 +82,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a send whose server is killed",
 
       const { tokens, messages, repeats, tokensNotifiedTwice } = world.fcm.ledger.summary();
       if (isLong) {
-        const recovered = await recoveries(world, all);
-        for (const [index, { at: _, ...figures }] of all.entries()) {
-          print({ ...figures, cutChunksDoneAfterMs: recovered[index] });
-        }
+        for (const { at: _, ...figures } of all) print(figures);
         const endedAfterLastKillMs = Date.now() - lastKill;
         print({ tokens, messages, repeats, looks: looks.count, states: looks.states, endedAfterLastKillMs });
       }
