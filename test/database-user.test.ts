@@ -168,7 +168,7 @@ describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
     cleanup.defer(() => sql.end());
     const tables = await sql<{ name: string }[]>`
       select format('%I.%I', schemaname, tablename) as name from pg_tables
-      where schemaname in ('auth', 'push', 'push_jobs', 'migrations')`;
+      where schemaname in ('auth', 'push', 'migrations')`;
     expect(tables.length).toBeGreaterThan(15);
     for (const { name: table } of tables) {
       for (const statement of [

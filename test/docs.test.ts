@@ -188,11 +188,3 @@ describe("the sizing", () => {
     expect(prose("docs/operate/sizing.md")).toContain("twenty times as fast as 2,500 a second expire");
   });
 });
-
-it("the upgrade page states the version of pg-boss's schema, which no process of another one can use", () => {
-  // A higher one is a decision: docs/operate/upgrade.md says what it costs, and CHANGELOG.md has to mark the version.
-  const schema = 43;
-  const { pgboss } = JSON.parse(readFileSync(join(root, "node_modules/pg-boss/package.json"), "utf8"));
-  expect(pgboss.schema).toBe(schema);
-  expect(prose("docs/operate/upgrade.md")).toContain(`whose schema has a version of its own: ${schema}.`);
-});

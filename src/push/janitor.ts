@@ -196,8 +196,7 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
       where ${n.id} < ${oldestKept}::uuid and ${n.completedAt} is not null
         and not exists (select from ${historyBlocks} where ${block.notificationId} = ${n.id})
         and not exists (
-          select from ${deliveryChunks}
-          where ${ofNotification} and ${chunk.state} in ('PENDING', 'SENDING'))
+          select from ${deliveryChunks} where ${ofNotification} and ${chunk.state} not in ('DONE', 'DEAD'))
       order by ${n.id} limit ${notificationBatch} for update skip locked`,
   );
   if (chosen.length === 0) return { rows: { notifications: 0, delivery_chunks: 0 }, isFull: false };

@@ -1,7 +1,6 @@
 /**
- * The tables of the push service, all in the PostgreSQL schema `push`. They are the ledger of every send: the counts
- * of planned, sent, failed and dropped devices can be read from them at any moment, also after crashes. Jobs, which
- * only announce that there is work, are in the schema `push_jobs` of pg-boss.
+ * The tables of the push service, all in the PostgreSQL schema `push`. They are the ledger of every send, also after
+ * crashes, and its queue: `plan_ranges` and `delivery_chunks` say what is to be done next.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import {
@@ -33,18 +32,15 @@ export const push = pgSchema("push");
 /** Text for ids, compared as bytes: several times faster than by the rules of a language. */
 const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
-/** The place of a device, as its app has given it: a time zone, or else an offset. */
-export const placeOf = (timeZone: SQLWrapper, utcOffset: SQLWrapper): SQL =>
+/** The zone id of a device, as its app has given it: the name of a time zone, or else minutes east of UTC. */
+export const zoneIdOf = (timeZone: SQLWrapper, utcOffset: SQLWrapper): SQL =>
   sql`coalesce(${timeZone}, ${utcOffset}::text)`;
 
 /** Devices that notifications are sent to. */
 export const devices = push.table(
   "devices",
   {
-    /**
-     * Ids are in the order of registration, and last as long as the device is its user's. Planning walks them, and so
-     * visits each device once; what it has planned for an id is sent to that user or to nobody.
-     */
+    /** In the order of registration; lasts as long as the device is its user's. Planning visits each id once. */
     id: bigserial("id", { mode: "number" }).primaryKey(),
     userId: byteOrderedText("user_id").notNull(),
     provider: text("provider").notNull(),
@@ -69,10 +65,16 @@ export const devices = push.table(
     uniqueIndex("devices_token_unique").on(table.tokenHash),
     index("devices_user").on(table.userId, table.id),
     index("devices_expiry").on(table.expiresAt),
-    // Planning finds its recipients by this index, and the places that are in use.
-    index("devices_place").on(placeOf(table.timeZone, table.utcOffset), table.id),
+    // Planning finds its recipients by this index, and the zones that are in use.
+    index("devices_zone").on(zoneIdOf(table.timeZone, table.utcOffset), table.id),
   ],
 );
+
+/** What became of a notification's devices at an offset, in minutes, and a provider; `failures` are by reason. */
+type ChunkTotals = Record<"utcOffset" | "planned" | "sent" | "failed" | "dropped", number> & {
+  readonly provider: string;
+  readonly failures: Readonly<Record<string, number>>;
+};
 
 /**
  * Notifications, from acceptance on. PLANNING: recipients are being found, and chunks are sent meanwhile. SENDING:
@@ -96,12 +98,17 @@ export const notifications = push.table(
     acceptedAt: instant("accepted_at").notNull(),
     /** Messages that are not sent by this time are dropped. */
     expiresAt: instant("expires_at").notNull(),
-    /** The number of chunks planned so far. A chunk's number among them gives the priority of its job. */
-    chunks: integer("chunks").notNull(),
+    /** The number of chunks planned so far. */
+    chunks: integer("chunks").notNull().default(0),
     /** The time of the last step of planning; null while planning is not finished. */
     plannedAt: instant("planned_at"),
     /** The number of users with a history entry. */
-    recipients: integer("recipients").notNull(),
+    recipients: integer("recipients").notNull().default(0),
+    /** The sums over its chunks that were DONE when it completed, by offset and provider; those chunks are deleted. */
+    totals: jsonb("totals").$type<ChunkTotals[]>().notNull().default([]),
+    /** The span in which it was accepted, which planning and sending continue (W3C Trace Context). Null: not traced. */
+    traceparent: text("traceparent"),
+    tracestate: text("tracestate"),
     completedAt: instant("completed_at"),
     /** The time since which it is in no history any more; null if it was not recalled. */
     recalledAt: instant("recalled_at"),
@@ -118,28 +125,6 @@ export const notifications = push.table(
     ),
     check("notifications_audience", sql`(${table.utcOffsets} is null) <> (${table.userIds} is null)`),
   ],
-);
-
-/** Ranges of device ids that are still to be planned, until all of a notification's devices are planned. */
-export const planRanges = push.table(
-  "plan_ranges",
-  {
-    notificationId: uuid("notification_id").notNull(),
-    /** The ids of its devices are greater than this id. */
-    after: bigint("after_id", { mode: "number" }).notNull(),
-    /**
-     * The ids of its devices are at most this id. Null in the first range until planning begins: the range ends at the
-     * last device that exists then.
-     */
-    through: bigint("through_id", { mode: "number" }),
-    /** The number of the range among the notification's, which gives the priority of its job. */
-    turn: integer("range_number").notNull(),
-    /**
-     * The job that may plan it, and no other. Null: it was parked when its job came, as the notification was paused.
-     */
-    jobId: uuid("job_id"),
-  },
-  (table) => [primaryKey({ name: "plan_ranges_pkey", columns: [table.notificationId, table.after] })],
 );
 
 /** Gives users their numbers in the history. A number is never given again. */
@@ -159,10 +144,7 @@ export const historyUsers = push.table(
 /** Users whose entries share a row: they have consecutive numbers, and the first number is a multiple of this. */
 export const blockSize = 512;
 
-/**
- * The entries of users in the history: to which users of a block a notification was sent. With a row for each user, a
- * send would write as much as it sends, into indexes as large as the history.
- */
+/** The entries of users in the history: to which users of a block a notification was sent. */
 export const historyBlocks = push.table(
   "history_blocks",
   {
@@ -200,10 +182,39 @@ export const historyViews = push.table(
 );
 
 /**
- * Chunks: devices of one notification, offset and provider that one worker sends to. PENDING: waits. SENDING: a worker
- * has taken it. DONE. DEAD: given up, waits for an operator. Whether a PENDING chunk is to be sent is not written here:
- * the state of its notification alone says so.
- * `planned = sent + failed + dropped + cardinality(device_ids)`, always.
+ * Ranges of device ids that are still to be planned. Nobody holds a range, as a step of planning is one transaction:
+ * taking it raises `tries` and puts off `due_at`; the step goes on only if `tries` is still the same.
+ */
+export const planRanges = push.table(
+  "plan_ranges",
+  {
+    notificationId: uuid("notification_id").notNull(),
+    /** The ids of its devices are greater than this id. */
+    after: bigint("after_id", { mode: "number" }).notNull(),
+    /** The last of these ids. Null in the first range until planning begins: the last device that exists then. */
+    through: bigint("through_id", { mode: "number" }),
+    /** The number of the range among the notification's; 0 is the first one, -1 that of a test run. */
+    rangeNumber: integer("range_number").notNull(),
+    /** How often it was taken. */
+    tries: integer("tries").notNull().default(0),
+    /** When it may be taken. Infinity: its notification is paused. Ranges are taken in this order, so they take turns. */
+    dueAt: instant("due_at").notNull().default(sql`now()`),
+  },
+  (table) => [
+    primaryKey({ name: "plan_ranges_pkey", columns: [table.notificationId, table.after] }),
+    index("plan_ranges_due").on(sql`least(${table.rangeNumber}, 1)`, table.dueAt),
+  ],
+);
+
+/** The processes that send. Each raises its `beat` every second; one whose row is deleted holds no chunk. */
+export const processes = push.table("processes", {
+  id: uuid("id").primaryKey(),
+  beat: bigint("beat", { mode: "number" }).notNull().default(0),
+});
+
+/**
+ * Chunks: devices of one notification, offset and provider that one process sends to. queue/chunk-states.ts has their
+ * states. `planned = sent + failed + dropped + cardinality(device_ids)`, always.
  */
 export const deliveryChunks = push.table(
   "delivery_chunks",
@@ -212,59 +223,76 @@ export const deliveryChunks = push.table(
     notificationId: uuid("notification_id").notNull(),
     provider: text("provider").notNull(),
     utcOffset: smallint("utc_offset").notNull(),
-    state: text("state").notNull(),
+    state: text("state").notNull().default("READY"),
+    /** Chunks of low turns come first: -1 in a test run, 0 in a first range, then 1,000 × range + number within it. */
+    turn: bigint("turn", { mode: "number" }).notNull(),
+    /** Whether its devices were tried before: it comes after all chunks whose devices were not. */
+    isRetry: boolean("is_retry").notNull().default(false),
+    /** When a WAITING chunk becomes READY. */
+    dueAt: instant("due_at"),
+    /** What ends the wait earlier: the end of a pause of a service, or the next response of the provider. */
+    awaits: text("awaits"),
+    /** The process that has taken it; null unless it is TAKEN. */
+    processId: uuid("process_id").references(() => processes.id),
+    /** The last time that it was taken: a random id, which every write of its holder names. */
+    attempt: uuid("attempt"),
+    /** How often its holder has stored results under this attempt, so that a repeated write is found. */
+    stored: integer("stored").notNull().default(0),
+    /** How often it was taken in a row without results, as its holder died or failed. */
+    takes: integer("takes").notNull().default(0),
     /** Devices still to be sent to. */
     deviceIds: bigint("device_ids", { mode: "number" }).array().notNull(),
     planned: integer("planned").notNull(),
-    sent: integer("sent").notNull(),
-    /** Devices that the provider refused or reported dead. */
-    failed: integer("failed").notNull(),
-    /**
-     * Devices that were not sent to: they expired, were removed or changed their user, or the notification expired or
-     * was cancelled.
-     */
-    dropped: integer("dropped").notNull(),
-    /** The failed devices that were reported dead. */
-    dead: integer("dead").notNull(),
+    sent: integer("sent").notNull().default(0),
+    failed: integer("failed").notNull().default(0),
+    /** Devices that were not sent to, as they, their user or the notification had gone. */
+    dropped: integer("dropped").notNull().default(0),
     /** How many devices failed, by reason. */
-    failures: jsonb("failures").notNull().default({}),
-    /**
-     * The job that may take the chunk, and no other. Null: it has none; it was parked when its job came, as the
-     * notification was paused, or it has ended.
-     */
-    jobId: uuid("job_id"),
-    /** The try of that job which has taken the chunk; a later try may take it again, as the worker has died. */
-    jobTry: integer("job_try"),
-    /** The fencing token, raised each time that a worker takes the chunk: only the last worker may write it. */
-    fence: integer("attempt").notNull(),
+    failures: jsonb("failures").$type<Record<string, number>>().notNull().default({}),
     /** Attempts in a row that ended with errors and devices left. */
-    retries: integer("retries").notNull(),
+    retries: integer("retries").notNull().default(0),
     firstAttemptAt: instant("first_attempt_at"),
     /** Why the chunk was retried or given up, in words for an operator. */
     reason: text("reason"),
-    /**
-     * Whether its devices were tried before. Then it comes after the chunks whose devices were not, also once resumed.
-     */
-    isRetry: boolean("comes_last").notNull().default(false),
-    updatedAt: instant("updated_at").notNull(),
+    updatedAt: instant("updated_at").notNull().default(sql`now()`),
   },
   (table) => [
-    index("delivery_chunks_notification").on(table.notificationId),
-    index("delivery_chunks_open")
-      .on(table.notificationId)
-      .where(sql`${table.state} in ('PENDING', 'SENDING')`),
-    index("delivery_chunks_parked")
-      .on(table.notificationId, table.id)
-      .where(sql`${table.state} = 'PENDING' and ${table.jobId} is null`),
+    index("delivery_chunks_ready")
+      .on(table.provider, table.isRetry, table.turn, table.id)
+      .where(sql`${table.state} = 'READY'`),
+    // One take in four is of the oldest chunk, whatever its turn.
+    index("delivery_chunks_oldest")
+      .on(table.provider, table.id)
+      .where(sql`${table.state} = 'READY' and not ${table.isRetry}`),
+    index("delivery_chunks_waiting").on(table.dueAt).where(sql`${table.state} = 'WAITING'`),
+    index("delivery_chunks_awaiting")
+      .on(table.provider, table.awaits)
+      .where(sql`${table.state} = 'WAITING' and ${table.awaits} is not null`),
+    index("delivery_chunks_process").on(table.processId).where(sql`${table.processId} is not null`),
+    index("delivery_chunks_notification").on(table.notificationId, table.state),
     index("delivery_chunks_dead").on(table.id).where(sql`${table.state} = 'DEAD'`),
-    check("delivery_chunks_state", sql`${table.state} in ('PENDING', 'SENDING', 'DONE', 'DEAD')`),
-    check("delivery_chunks_job", sql`${table.jobId} is null or ${table.state} in ('PENDING', 'SENDING')`),
+    check(
+      "delivery_chunks_state",
+      sql`${table.state} in ('READY', 'WAITING', 'PARKED', 'TAKEN', 'DONE', 'DEAD')`,
+    ),
+    check("delivery_chunks_holder", sql`(${table.state} = 'TAKEN') = (${table.processId} is not null)`),
+    check("delivery_chunks_due", sql`(${table.state} = 'WAITING') = (${table.dueAt} is not null)`),
+    check("delivery_chunks_awaits", sql`${table.awaits} in ('SERVICE', 'RESPONSE')`),
     check(
       "delivery_chunks_sum",
       sql`${table.planned} = ${table.sent} + ${table.failed} + ${table.dropped} + cardinality(${table.deviceIds})`,
     ),
   ],
 );
+
+/** Replays of all dead letters up to a chunk, of one notification or provider or of all; done from `after_id` on. */
+export const replays = push.table("replays", {
+  id: bigserial("id", { mode: "number" }).primaryKey(),
+  after: bigint("after_id", { mode: "number" }).notNull().default(0),
+  through: bigint("through_id", { mode: "number" }).notNull(),
+  notificationId: uuid("notification_id"),
+  provider: text("provider"),
+});
 
 /** Idempotency keys of sends, so that a repeated request sends nothing twice. */
 export const idempotencyKeys = push.table(
@@ -280,12 +308,9 @@ export const idempotencyKeys = push.table(
   (table) => [index("idempotency_keys_expiry").on(table.expiresAt)],
 );
 
-/**
- * The state of each provider, shared by all processes: its rate limiter and its pause. A provider has a row, and each
- * of its services that has failed has one as well.
- */
+/** The rate limiter and the pause of each provider, and of each of its services that has failed. */
 export const providerStates = push.table(
-  "provider_paces",
+  "provider_states",
   {
     provider: text("provider").notNull(),
     /** The origin of a push service (Web Push), which is paused alone. Empty: the provider as a whole. */
@@ -302,22 +327,20 @@ export const providerStates = push.table(
     cause: text("cause"),
     /** The provider's response that caused the pause, for an operator. */
     reason: text("reason"),
-    /**
-     * The time since which no dead token of the provider is removed, until an operator decides. Null: they are removed.
-     */
+    /** Since when no dead token of the provider is removed, until an operator decides; null: they are. */
     removalsHeldAt: instant("removals_held_at"),
     /** The time at which the service was last paused, resumed, or first had a success again. */
     since: instant("since").notNull().default(sql`now()`),
   },
   (table) => [
-    primaryKey({ name: "provider_paces_pkey", columns: [table.provider, table.service] }),
-    check("provider_paces_cause", sql`${table.cause} in ('unavailable', 'refused', 'foreign')`),
+    primaryKey({ name: "provider_states_pkey", columns: [table.provider, table.service] }),
+    check("provider_states_cause", sql`${table.cause} in ('unavailable', 'refused', 'foreign')`),
   ],
 );
 
 /**
- * Devices that a provider has reported dead. WAITING: removed after a delay, unless the removals of the provider are
- * held. CONFIRMED: by an operator, to be removed now. REMOVED: kept for a day, since the safety stop looks back on it.
+ * Devices that a provider has reported dead. WAITING: removed after a delay, unless removals are held. CONFIRMED: to be
+ * removed now. REMOVED: kept for a day, for the safety stop.
  */
 export const deadReports = push.table(
   "dead_reports",
@@ -326,7 +349,7 @@ export const deadReports = push.table(
     provider: text("provider").notNull(),
     userId: byteOrderedText("user_id").notNull(),
     /** The time as of which the provider reports it dead. A device that was renewed since is alive. */
-    asOf: instant("dead_as_of").notNull(),
+    asOf: instant("as_of").notNull(),
     reportedAt: instant("reported_at").notNull(),
     state: text("state").notNull(),
   },
@@ -338,25 +361,22 @@ export const deadReports = push.table(
   ],
 );
 
-/**
- * The last responses of providers: a row each time that results of a chunk are stored. The safety stop looks back on
- * the newest rows, and counts each user once, by the newest row that has the user.
- */
+/** The last responses of providers, for the safety stop: a row each time that results of a chunk are stored. */
 export const providerResponses = push.table(
-  "provider_answers",
+  "provider_responses",
   {
     id: bigserial("id", { mode: "number" }).primaryKey(),
     provider: text("provider").notNull(),
-    at: instant("answered_at").notNull(),
+    at: instant("responded_at").notNull(),
     /** Users whose devices were accepted or reported dead. */
-    users: integer("answered_users").notNull(),
+    users: integer("users").notNull(),
     /** Users of whom no device was accepted. */
-    deadUsers: integer("answered_dead").notNull(),
+    deadUsers: integer("dead_users").notNull(),
     /** Hashes of the ids of the users with an accepted device; `dead_hashes` has those of the users without one. */
     aliveHashes: integer("alive_hashes").array().notNull().default([]),
     deadHashes: integer("dead_hashes").array().notNull().default([]),
   },
-  (table) => [index("provider_answers_newest").on(table.provider, table.id)],
+  (table) => [index("provider_responses_newest").on(table.provider, table.id)],
 );
 
 /** The last run of the test trigger: one row at most. */

@@ -1,6 +1,7 @@
 /** Composition root of the push service: makes its parts and connects them. */
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import { type Loop, pause } from "../platform/base/loop.ts";
+import { WakeUps } from "../platform/base/worker.ts";
 import type { Cache } from "../platform/cache/cache.ts";
 import type { CacheSettings } from "../platform/cache/cache-settings.ts";
 import { openCache } from "../platform/cache/open-cache.ts";
@@ -10,7 +11,6 @@ import type { Broker, PreparedBroker } from "../platform/messaging/broker.ts";
 import type { CloudEvent } from "../platform/messaging/cloud-event.ts";
 import { startConsuming } from "../platform/messaging/consume-events.ts";
 import { handleOnce } from "../platform/messaging/inbox.ts";
-import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
 import { logEvents } from "../platform/messaging/relay.ts";
 import { openServiceEvents } from "../platform/messaging/service-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
@@ -20,14 +20,7 @@ import { type ContractDocument, contractTexts, loadContract } from "../platform/
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
 import { confirmedNotifications } from "./confirmed.ts";
-import {
-  followQueue,
-  planQueue,
-  planRestQueue,
-  pushJobTables,
-  pushMigrations,
-  replayQueue,
-} from "./database.ts";
+import { pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices, type Devices } from "./devices/devices.ts";
@@ -47,15 +40,15 @@ import {
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
-import { completeIfDone } from "./notifications/complete-notification.ts";
-import { startCompletionSweep } from "./notifications/completion-sweep.ts";
-import { createFailedJobHandler } from "./notifications/failed-jobs.ts";
-import { createFollower } from "./notifications/follow-chunks.ts";
+import { completeIfDone, completeNotification } from "./notifications/complete-notification.ts";
+import { setAside } from "./notifications/follow-chunks.ts";
+import { createFollower } from "./notifications/follower.ts";
+import { lockNotification } from "./notifications/lock-notification.ts";
 import { createNotifications } from "./notifications/notifications.ts";
-import { createPlanner } from "./notifications/plan-notification.ts";
-import { createReplayer } from "./notifications/replay-dead-letters.ts";
+import { startPlanners } from "./notifications/planners.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
+import type { Work } from "./queue/work.ts";
 import { pushRpc } from "./rpc.ts";
 import { brokerStreams, inbox, keptEvents, outbox, relayLeases } from "./schema.ts";
 import type { PushSettings } from "./settings.ts";
@@ -70,11 +63,11 @@ export interface PushService {
   readonly database: OpenDatabase;
   /** The broker of the service; undefined if it has none. */
   readonly broker: PreparedBroker | undefined;
-  /** Prepares the job queues. Throws if the database is unavailable. */
+  /** Prepares what the first caller would wait for otherwise. */
   prepare(): Promise<void>;
   /** Starts planning, delivery, the janitor and the relay of events. */
   startWorkers(): void;
-  /** Stops the workers; they put unfinished work back into the queues. Can be called again. */
+  /** Stops the workers; they put unfinished work back into the queue. Can be called again. */
   stopWorkers(): Promise<void>;
   /** Stops the workers and closes the database. @param graceMs milliseconds that workers have to stop */
   stop(graceMs: number): Promise<void>;
@@ -100,7 +93,8 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     loadContract(contractTexts("push-orchestration", "push")),
   ]);
   const { db, confirm } = database;
-  const jobs = createJobs({ database, tables: pushJobTables, logger });
+  const wakeUps = new WakeUps<Work>();
+  const follower = createFollower({ db, wakeUps, clock, logger });
   const providers = createProviders(settings.providers, clock);
   const callers = createCallers({ ...settings, clock, logger });
   const cache = settings.cache && (await openPushCache(settings.cache, logger, metrics));
@@ -108,11 +102,11 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const history = createHistory({ db });
   const { ttlSeconds, testUserIds } = settings;
   const notifications = confirmedNotifications(
-    createNotifications({ db, jobs, clock, ttlSeconds, testUserIds, logger }),
+    createNotifications({ db, wakeUps, follow: follower.follow, clock, ttlSeconds, testUserIds, logger }),
     confirm,
   );
   const watchProgress = createWatchProgress({ notifications });
-  const providerControl = createProviderControl({ db, jobs, providers: settings.providers.names });
+  const providerControl = createProviderControl({ db, wakeUps, providers: settings.providers.names });
   const http = pushHttp(
     { callers, devices, history, notifications, providers: providerControl },
     { document, logger, observer: metrics.http, validateResponses },
@@ -150,15 +144,13 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
         for (const { consumer } of consumptions) await broker.ensureConsumer(consumer);
       },
     },
-    async prepare() {
-      // Before the process is ready: the first caller would wait for it otherwise.
-      await Promise.all([jobs.start(), callers.prepare()]);
-    },
+    prepare: () => callers.prepare(),
     startWorkers() {
       if (stopping) return;
       workers.push(
-        ...startPlanning({ settings, db, jobs, clock, logger }),
-        startSending({ settings, database, jobs, clock, logger, metrics, providers }),
+        ...startPlanners({ db, wakeUps, clock, logger, providers: settings.providers.names }),
+        follower.start(),
+        startSending({ settings, database, wakeUps, clock, logger, metrics, providers }),
         startPushJanitor({ settings, db, logger, metrics, broker }),
         events.startRelay(),
         ...(broker ? startConsumptions({ broker, handleEvent, logger, metrics }) : []),
@@ -169,7 +161,6 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       const timer = new AbortController();
       await Promise.race([stopWorkers(), pause(graceMs, timer.signal)]);
       timer.abort();
-      await jobs.stop();
       await Promise.all([...providers.values()].map((provider) => provider.close()));
       callers.close();
       await Promise.all([broker?.close(), cache?.close()]);
@@ -196,7 +187,7 @@ interface Parts {
   readonly settings: PushSettings;
   readonly database: OpenDatabase;
   readonly db: Database;
-  readonly jobs: Jobs;
+  readonly wakeUps: WakeUps<Work>;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
@@ -242,49 +233,25 @@ function openPushEvents({
   });
 }
 
-/** The workers that plan notifications, have chunks follow them, replay dead letters, and complete notifications. */
-function startPlanning({
-  settings,
-  db,
-  jobs,
-  clock,
-  logger,
-}: Pick<Parts, "settings" | "db" | "jobs" | "clock" | "logger">): readonly Loop[] {
-  const planner = createPlanner({
-    ...{ db, jobs, clock, providers: settings.providers.names },
-    foundNobody: (notificationId) =>
-      logger.warn({ notificationId }, "A notification has reached nobody: no live device was found for it"),
-  });
-  return [
-    jobs.work({ queue: planQueue, handle: planner.handle }),
-    jobs.work({ queue: planRestQueue, handle: planner.handle }),
-    jobs.work({ queue: followQueue, handle: createFollower({ db, jobs, clock }) }),
-    jobs.work({ queue: replayQueue, handle: createReplayer({ db, jobs, clock }) }),
-    startCompletionSweep({ db, jobs, clock, logger }),
-  ];
-}
-
 function startSending({
   settings,
   database,
-  jobs,
+  wakeUps,
   clock,
   logger,
   metrics,
   providers,
 }: Omit<Parts, "db">): Loop {
-  const { db, reads } = database;
+  const { db } = database;
   return startDelivery({
-    db,
-    reads,
-    jobs,
-    providers,
-    logger,
-    metrics,
-    removeDeadDevices,
+    ...{ database, wakeUps, providers, logger, metrics, removeDeadDevices },
     settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
-    completeIfDone: (executor, notificationId) => completeIfDone(executor, notificationId, clock),
-    handleFailedJob: createFailedJobHandler({ db, jobs, clock, logger }).handle,
+    setAside: (chunk) => setAside(db, chunk),
+    completion: {
+      ifDone: (id) => completeIfDone(db, id, clock),
+      lock: lockNotification,
+      inTransaction: (tx, id) => completeNotification(tx, id, new Date(clock.now())),
+    },
   });
 }
 

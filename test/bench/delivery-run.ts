@@ -9,11 +9,7 @@ import type { Scenario } from "../../src/development/provider-fakes/scenario.ts"
 import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
 import type { Database, OpenDatabase } from "../../src/platform/database/database.ts";
 import type { DatabaseSettings } from "../../src/platform/database/settings.ts";
-import { createJobs } from "../../src/platform/messaging/jobs.ts";
-import { createLogger } from "../../src/platform/observability/logger.ts";
 import { startFlags } from "../../src/platform/process/v8-flags.ts";
-import { pushJobTables } from "../../src/push/database.ts";
-import { enqueueChunks } from "../../src/push/notifications/chunk-jobs.ts";
 import type { FcmSettings } from "../../src/push/provider-settings.ts";
 import type { WorkerArgument } from "../push/delivery/worker-program.ts";
 import { rows } from "../support/rows.ts";
@@ -51,8 +47,6 @@ interface Bench {
   readonly devices: number;
 }
 
-/** One for all runs: each logger listens to standard output. */
-const logger = createLogger({ level: "warn", environment: "production" });
 /** Devices of a chunk, as planning makes them. */
 const chunkSize = 1_000;
 const program = fileURLToPath(new URL("../push/delivery/worker-program.ts", import.meta.url));
@@ -89,38 +83,26 @@ export async function run(
   }
 }
 
-async function plan({ db, ...database }: OpenDatabase, devices: number): Promise<void> {
+async function plan({ db }: OpenDatabase, devices: number): Promise<void> {
   for (const table of [
     "notifications",
     "delivery_chunks",
-    "provider_paces",
+    "provider_states",
     "dead_reports",
-    "provider_answers",
+    "provider_responses",
   ]) {
     await db.execute(sql`delete from push.${sql.identifier(table)}`);
   }
-  await db.execute(sql`delete from push_jobs.job`);
-  const jobs = createJobs({ database: { db, ...database }, tables: pushJobTables, logger });
-  await jobs.start();
   const id = uuidv7(Date.now());
   await db.execute(sql`
     insert into push.notifications (id, title, message, utc_offsets, client_id, state, accepted_at, expires_at,
       planned_at, recipients, chunks)
     values (${id}::uuid, 'Good morning', 'The shop opens at nine.', '{0}', 'bench', 'SENDING', now(),
       now() + interval '1 day', now(), ${devices}::int, ${Math.ceil(devices / chunkSize)}::int)`);
-  const chunks = await rows<{ id: number; jobId: string }>(
-    db,
-    sql`
-      insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent, failed,
-        dropped, dead, attempt, retries, job_id, updated_at)
-      select ${id}::uuid, 'fcm', 0, 'PENDING', array_agg(id order by id), count(*), 0, 0, 0, 0, 0, 0,
-        gen_random_uuid(), now()
-      from push.devices where token like 'device-%' group by id / ${chunkSize}::int
-      returning id::int, job_id::text as "jobId"`,
-  );
-  const waiting = chunks.map((chunk) => ({ ...chunk, provider: "fcm" as const }));
-  await db.transaction((tx) => enqueueChunks(tx, jobs, waiting, { first: 0, isTest: false }));
-  await jobs.stop();
+  await db.execute(sql`
+    insert into push.delivery_chunks (notification_id, provider, utc_offset, turn, device_ids, planned)
+    select ${id}::uuid, 'fcm', 0, 1000 + id / ${chunkSize}::int, array_agg(id order by id), count(*)
+    from push.devices where token like 'device-%' group by id / ${chunkSize}::int order by 4`);
 }
 
 interface Worker {

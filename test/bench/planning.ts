@@ -3,17 +3,17 @@ import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { systemClock } from "../../src/platform/base/clock.ts";
+import { WakeUps } from "../../src/platform/base/worker.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { rowCount } from "../../src/platform/database/sql/statements.ts";
-import { createJobs } from "../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";
-import { type PlanJob, planQueue, planRestQueue, pushJobTables } from "../../src/push/database.ts";
 import { createNotifications } from "../../src/push/notifications/notifications.ts";
-import { createPlanner } from "../../src/push/notifications/plan-notification.ts";
+import { startPlanners } from "../../src/push/notifications/planners.ts";
+import type { Work } from "../../src/push/queue/work.ts";
 import { worldOffsets } from "../support/send-audience.ts";
 
 export interface PlanningFigures {
-  /** Recipients a second, with their history, the chunks, their jobs and all that makes planning safe. */
+  /** Recipients a second, with their history, the chunks and all that makes planning safe. */
   readonly perSecond: number;
   /** The same for the first notification that they ever get, with which they get their numbers in the history. */
   readonly firstPerSecond: number;
@@ -32,7 +32,6 @@ export async function measurePlanning(database: OpenDatabase, adminUrl: string):
     await admin`
       truncate push.history_users, push.history_blocks, push.delivery_chunks, push.plan_ranges, push.notifications,
         push.outbox`;
-    await admin`delete from push_jobs.job`;
     await admin`vacuum analyze`;
     return { perSecond: perSecond(second), firstPerSecond: perSecond(first), rawPerSecond: perSecond(raw) };
   } finally {
@@ -66,24 +65,19 @@ async function insertSelect(admin: postgres.Sql): Promise<Taken> {
 export async function planToAll(database: OpenDatabase): Promise<Taken> {
   const { db } = database;
   const logger = createLogger({ level: "error", environment: "production" });
-  const jobs = createJobs({ database, tables: pushJobTables, logger });
-  await jobs.start();
-  const clock = systemClock;
-  const planner = createPlanner({ db, jobs, clock, providers: ["fcm", "apns", "webpush", "outbox"] });
-  const notifications = createNotifications({ db, jobs, clock, ttlSeconds: 3600, testUserIds: [], logger });
+  const common = { db, wakeUps: new WakeUps<Work>(), clock: systemClock, logger };
+  const follow = () => undefined;
+  const notifications = createNotifications({ ...common, follow, ttlSeconds: 3600, testUserIds: [] });
   const content = { title: "Good morning", message: "The shop opens at nine.", image: null };
   const send = { ...content, utcOffsets: worldOffsets };
   const { notificationId } = await notifications.accept("bench", send, undefined);
   const started = performance.now();
-  const workers = [planQueue, planRestQueue].map((queue) =>
-    jobs.work<PlanJob>({ queue, handle: planner.handle }),
-  );
+  const workers = startPlanners({ ...common, providers: ["fcm", "apns", "webpush", "outbox"] });
   // The progress is summed over all chunks; this look takes next to nothing from what is measured.
   const isPlanning = sql`select 1 from push.notifications where id = ${notificationId}::uuid and state = 'PLANNING'`;
   while ((await rowCount(db, isPlanning)) > 0) await setTimeout(5);
   const ms = performance.now() - started;
   const { recipients } = await notifications.get(notificationId);
   await Promise.all(workers.map((worker) => worker.stop()));
-  await jobs.stop();
   return { recipients, ms };
 }

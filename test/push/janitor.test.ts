@@ -108,12 +108,12 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await notification(limit + 1, { chunks: ["DONE", "DONE", "DEAD"], viewedBy: { anna: false } });
     await notification(limit + 2, { state: "CANCELLED" });
     const unfinished = await notification(limit + 3, { state: "SENDING" });
-    const replayed = await notification(limit + 4, { chunks: ["DONE", "PENDING"] });
-    const held = await notification(limit + 5, { state: "PAUSED", chunks: ["SENDING"] });
+    const replayed = await notification(limit + 4, { chunks: ["DONE", "READY"] });
+    const held = await notification(limit + 5, { state: "PAUSED", chunks: ["PARKED"] });
     const young = await notification(limit - 1, { chunks: ["DONE", "DEAD"] });
     await round();
     expect(await column("id", "notifications")).toEqual([unfinished, replayed, held, young].sort());
-    expect(await column("state", "delivery_chunks")).toEqual(["DEAD", "DONE", "DONE", "PENDING", "SENDING"]);
+    expect(await column("state", "delivery_chunks")).toEqual(["DEAD", "DONE", "DONE", "PARKED", "READY"]);
   });
 
   test("idempotency keys go when they expire", async () => {
@@ -138,9 +138,8 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await db().execute(sql`
       insert into push.history_views select n, ${id}::uuid, now() from generate_series(1, 5001) n`);
     await db().execute(sql`
-      insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent, failed,
-        dropped, dead, attempt, retries, updated_at)
-      select ${id}::uuid, 'fcm', 0, 'DONE', '{}', 1, 1, 0, 0, 0, 1, 0, now() from generate_series(1, 5001)`);
+      insert into push.delivery_chunks (notification_id, provider, utc_offset, turn, state, device_ids, planned, sent)
+      select ${id}::uuid, 'fcm', 0, 0, 'DONE', '{}', 1, 1 from generate_series(1, 5001)`);
     await db().execute(sql`
       insert into push.idempotency_keys
       select sha256(n::text::bytea), '\\x', gen_random_uuid(), ${at(-1)} from generate_series(1, 5001) n`);

@@ -92,7 +92,7 @@ describe.runIf(binaries && findNats())(
       const { db } = database;
       const [one, all] = await Promise.all([newDevice("one"), newDevice("all")]);
       const as = `Bearer ${await server.backofficeToken()}`;
-      const sending = { acceptedAt: later(), state: "SENDING", chunks: ["PENDING"] } as const;
+      const sending = { acceptedAt: later(), state: "SENDING", chunks: ["READY"] } as const;
       const [paused, cancelled] = [
         await insertNotification(db, sending),
         await insertNotification(db, sending),
@@ -159,7 +159,7 @@ describe.runIf(binaries && findNats())(
         },
         "ending a pause": {
           send: () => call("resumeProvider", { as, path: { provider: "outbox" } }),
-          ...{ done: 200, rows: "push.provider_paces where paused_until > now()", left: 0 },
+          ...{ done: 200, rows: "push.provider_states where paused_until > now()", left: 0 },
         },
         "discarding removals": {
           send: () => call("discardRemovals", { as, path: { provider: "outbox" } }),

@@ -9,22 +9,16 @@ import { authMigrations } from "../../src/auth/service.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import type { Migrations } from "../../src/platform/database/migrations/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
-import { pushJobTables } from "../../src/push/database.ts";
 import { lastingDirectory } from "./run-directory.ts";
 
 const embeddedVersion = "../../node_modules/@electric-sql/pglite/package.json";
 
-function fingerprint({ folder, librarySchemas }: Migrations): string {
+function fingerprint({ folder }: Migrations): string {
   const hash = createHash("sha256");
   for (const file of readdirSync(folder).sort()) {
     if (file.endsWith(".sql")) hash.update(readFileSync(new URL(file, `${folder}/`)));
   }
-  const sources = [embeddedVersion];
-  if (librarySchemas) {
-    hash.update(JSON.stringify(pushJobTables));
-    sources.push("../../node_modules/pg-boss/package.json", "../../src/platform/messaging/jobs.ts");
-  }
-  for (const source of sources) hash.update(readFileSync(new URL(source, import.meta.url)));
+  hash.update(readFileSync(new URL(embeddedVersion, import.meta.url)));
   return hash.digest("hex").slice(0, 16);
 }
 

@@ -19,7 +19,7 @@ export interface NotificationRow {
   /** Whether they have viewed it, user by user. */
   readonly viewedBy?: Readonly<Record<string, boolean>>;
   /** States of its chunks, each of one device. */
-  readonly chunks?: readonly ("DONE" | "DEAD" | "PENDING" | "SENDING")[];
+  readonly chunks?: readonly ("DONE" | "DEAD" | "READY" | "PARKED")[];
 }
 
 /** @returns the notification's id */
@@ -49,23 +49,16 @@ export async function insertNotification(db: Database, row: NotificationRow): Pr
   await viewEntries(db, sql`select unnest(${viewers}::text[]) as user_id, ${id}::uuid as notification_id`);
   const rows = chunks.map((chunk) => {
     const isLeft = chunk !== "DONE";
-    const numbers = {
-      planned: 1,
-      sent: isLeft ? 0 : 1,
-      failed: 0,
-      dropped: 0,
-      dead: 0,
-      fence: 1,
-      retries: 0,
-    };
     const deviceIds = isLeft ? [7] : [];
     return {
       notificationId: id,
       provider: "fcm",
       utcOffset: 0,
       state: chunk,
+      turn: 0,
       deviceIds,
-      ...numbers,
+      planned: 1,
+      sent: isLeft ? 0 : 1,
       updatedAt: at,
     };
   });

@@ -19,7 +19,7 @@ const busy = /^CONNECTION_BUSY$/;
 /** Codes of all errors but those that only say that no server is there. */
 const objections = /^(?!E|57P|CONNECT_TIMEOUT|CONNECTION_CLOSED|CONNECTION_NO_PRIMARY)/;
 
-/** Marks an error that was reported. A member, as pg-boss passes copies of errors on. */
+/** Marks an error that was reported. A member, so that copies of the error have it. */
 const mark = Symbol("of an outage");
 
 /** Whether the error, or one of its causes, was reported as that of an outage, so that it needs no line of its own. */

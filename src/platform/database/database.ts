@@ -32,7 +32,7 @@ export interface StandbyHost {
 /** The standbys that a service reads from. standbys.ts decides when it may. */
 export interface StandbyConnections {
   readonly hosts: readonly StandbyHost[];
-  /** Runs the statements that keep leases, on the primary, by a connection that waits behind no other work. */
+  /** As {@link OpenDatabase.leases}. */
   readonly leases: Executor;
 }
 
@@ -55,6 +55,8 @@ export interface OpenDatabase {
    * ended.
    */
   readonly reads: Reads;
+  /** Runs the statements by which a process keeps a lease or shows that it lives: they wait behind no other work. */
+  readonly leases: Executor;
   /** The standbys that look-ups may be read from; undefined if there are none. */
   readonly standbys: StandbyConnections | undefined;
   readonly confirm: Confirm;

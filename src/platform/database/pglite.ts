@@ -37,6 +37,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     db,
     // There is one connection, and one statement at a time.
     reads: db,
+    leases: db,
     standbys: undefined,
     // It has no standbys.
     confirm: async () => undefined,

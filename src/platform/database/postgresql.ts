@@ -123,11 +123,13 @@ export function openPostgresql(
   }
 
   const db = drizzleOver(write, transaction);
+  const leasing = readsOf(leases);
   return {
     db,
     reads: readsOf(reads),
-    standbys: leases && {
-      leases: readsOf(leases),
+    leases: leasing,
+    standbys: settings.readHosts && {
+      leases: leasing,
       hosts: standbys.map(({ address, lane }) => ({ address: nameOf(address), reads: readsOf(lane) })),
     },
     confirm: createConfirm(db),
@@ -147,7 +149,7 @@ export function openPostgresql(
       ),
     close: async () => {
       const lanes = [reads, writes, leases, ...standbys.map(({ lane }) => lane)];
-      await Promise.all(lanes.map((lane) => lane?.close()));
+      await Promise.all(lanes.map((lane) => lane.close()));
     },
   };
 }
@@ -191,7 +193,7 @@ function readsOf(lane: Lane): Reads {
   return drizzleOver((text, options) => lane.use((connection) => connection.query(text, options)));
 }
 
-/** The lanes of a pool, and those to standbys. `leases` is undefined if this process reads from none. */
+/** The lanes of a pool, and those to standbys. */
 function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outage: Outage, logger?: Logger) {
   const hosts = openHosts(settings, settings.hosts, settings, logger);
   const connectorTo = (where: Hosts) => new Connector(where, () => observer.connectFailed());
@@ -239,19 +241,17 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outag
     observer,
     outage,
   });
-  const leases =
-    settings.readHosts &&
-    new Lane({
-      name: "leases",
-      connection: toPrimary(leaseTimeouts, {}),
-      size: 1,
-      sharing: 1,
-      maxTransactions: 0,
-      waitMs: leaseTimeouts.wait,
-      connector: connectorTo(hosts),
-      observer,
-      outage,
-    });
+  const leases = new Lane({
+    name: "leases",
+    connection: toPrimary(leaseTimeouts, {}),
+    size: 1,
+    sharing: 1,
+    maxTransactions: 0,
+    waitMs: leaseTimeouts.wait,
+    connector: connectorTo(hosts),
+    observer,
+    outage,
+  });
 
   /** A lane to a standby. Its sessions are its own, even if there is a pooler before the primary. */
   function standbyLane(address: Address): Lane {

@@ -1,4 +1,4 @@
-/** Spans of events and of jobs, which continue the trace in which these were written; without such a trace, no span. */
+/** Spans of events and queued work, which continue the trace in which these were written; without one, no span. */
 import {
   inSpan,
   isTracing,
@@ -34,15 +34,15 @@ function eventSpan(
   );
 }
 
-/** Does a job. @param parent the span in which the job was enqueued; undefined if there was none */
-export function inJobSpan(
+/** Does work that a row of a table holds. @param parent the span in which it was written, if there was one */
+export function inQueueSpan(
   queue: string,
   id: string,
   parent: TraceContext | undefined,
   work: () => Promise<void>,
 ): Promise<void> {
   if (!isTracing() || parent === undefined) return work();
-  const attributes = messagingAttributes("pg-boss", "process", "process", queue, id);
+  const attributes = messagingAttributes("postgresql", "process", "process", queue, id);
   return inSpan({ name: `process ${queue}`, kind: "consumer", attributes, parent }, work);
 }
 

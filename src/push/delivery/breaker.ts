@@ -87,6 +87,11 @@ export class Breaker {
     return now < this.#pausedUntil ? "paused" : "probing";
   }
 
+  /** Milliseconds until the service may be probed; 0 if it is not paused. */
+  pausedMs(now: number): number {
+    return this.state(now) === "paused" ? this.#pausedUntil - now : 0;
+  }
+
   /** Whether the next message may be sent. While probing, each admitted message must be reported. */
   admits(now: number): boolean {
     const state = this.state(now);

@@ -1,85 +1,107 @@
 /**
- * A worker's attempt at a chunk that it has taken: from the first message to the end of the chunk's job. Outcomes are
- * stored while other messages wait for their responses; the last of them are stored in the transaction that ends the
- * job. If the process dies, the messages without a stored outcome are sent again with the same ids, and no others.
+ * An attempt at a chunk that this process has taken: from its first message until all results are stored. Outcomes are
+ * stored while other messages wait for their responses. If the process dies, the messages without a stored outcome are
+ * sent again with the same ids, and no others.
  */
-import { randomUUID } from "node:crypto";
-import { isDatabaseUnavailable, sqlState } from "../../platform/base/database-errors.ts";
+import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import { pause } from "../../platform/base/loop.ts";
-import { type Job, JobLostError } from "../../platform/messaging/jobs.ts";
+import type { Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import type { DeliveryJob } from "../database.ts";
-import type { ChunkCounts, TakenChunk } from "./chunk-repository.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import {
+  ChunkLostError,
+  type Part,
+  type Results,
+  storeResults,
+  type WrittenChunk,
+} from "../queue/store-results.ts";
+import type { SendableChunk } from "../queue/take-chunks.ts";
+import { type Removals, recordDead, recordResponses, type StopLimits } from "./dead-reports.ts";
 import type { DeliveryReport } from "./delivery-report.ts";
 import type { DeliveryRules, Random } from "./delivery-rules.ts";
 import { nextTries } from "./next-try.ts";
+import type { Outcomes } from "./outcomes.ts";
+import { own, partsOf } from "./parts.ts";
 import type { Sending } from "./send-chunk.ts";
 import type { ServiceStates } from "./service-states.ts";
-import {
-  type Attempted,
-  type ChunkStorage,
-  type Removals,
-  type Settled,
-  settleChunk,
-  storeOutcomes,
-} from "./settle-chunk.ts";
+
+/** How a notification completes, when nothing of it is left. */
+export interface Completion {
+  /** Completes it if nothing is left. Outside of any transaction. */
+  ifDone(notificationId: string): Promise<unknown>;
+  /** Locks it, until the end of the transaction. */
+  lock(tx: Database, notificationId: string): Promise<unknown>;
+  /** Completes it if nothing is left, in a transaction that has locked it. */
+  inTransaction(tx: Database, notificationId: string): Promise<unknown>;
+}
 
 export interface AttemptDependencies {
-  readonly storage: ChunkStorage;
+  readonly db: Database;
+  readonly provider: ProviderName;
+  readonly limits: StopLimits;
   readonly states: ServiceStates;
   readonly rules: DeliveryRules;
   readonly random: Random;
   readonly report: DeliveryReport;
+  readonly completion: Completion;
   readonly logger: Logger;
 }
 
-/** The chunk that a worker has taken, and its sending, which has begun. */
-interface Begun {
-  readonly job: Job<DeliveryJob>;
-  readonly chunk: TakenChunk;
-  /** What has become of the chunk's devices, those included to which nothing was sent because they are gone. */
-  readonly counts: ChunkCounts;
-  readonly sending: Sending;
+/** What storing results has led to. */
+interface Stored {
+  /** The chunk, and those that were made of its parts. */
+  readonly chunks: readonly WrittenChunk[];
+  readonly removals: Removals;
 }
 
 /** The end of an attempt. */
-interface Ended {
-  readonly settled: Settled;
+export interface Ended {
+  /** The chunks whose devices were given up. */
+  readonly dead: readonly WrittenChunk[];
   /** Whether the chunk was sent to its end, and not stopped. */
   readonly isSentToEnd: boolean;
 }
 
-/** Milliseconds between tries to store a chunk's results. */
+/** Milliseconds between tries to store results. */
 const storeRetryMs = 1_000;
 
 export class ChunkAttempt {
   readonly #deps: AttemptDependencies;
-  readonly #job: Job<DeliveryJob>;
-  readonly #chunk: TakenChunk;
+  readonly #chunk: SendableChunk;
   readonly #sending: Sending;
-  /** What is stored of the chunk by now. */
-  #counts: ChunkCounts;
+  /** How many devices have failed, by reason. */
+  readonly #failures: Record<string, number>;
+  /** Devices that are gone, until their number is stored. */
+  #gone: number;
+  #writes = 0;
 
-  constructor(dependencies: AttemptDependencies, { job, chunk, counts, sending }: Begun) {
+  constructor(dependencies: AttemptDependencies, chunk: SendableChunk, sending: Sending) {
     this.#deps = dependencies;
-    this.#job = job;
     this.#chunk = chunk;
-    this.#counts = counts;
     this.#sending = sending;
+    this.#failures = { ...chunk.failures };
+    this.#gone = chunk.left - chunk.devices.length;
   }
 
-  /** Resolves when the chunk is settled. @throws JobLostError if another worker has the chunk or its job by now */
+  /** Resolves when all results are stored. @throws ChunkLostError if another process has the chunk by now */
   async finish(): Promise<Ended> {
-    await this.#storeMeanwhile();
-    const reason = await this.#sending.ended;
-    if (reason === "lost") throw new JobLostError(`another worker has taken chunk ${this.#chunk.id}`);
-    return { settled: await this.#settle(), isSentToEnd: reason === undefined };
+    const { stop, ended } = this.#sending;
+    // A send that never returns keeps the chunk from nobody for longer.
+    const overdue = setTimeout(() => stop("overdue"), this.#deps.rules.maxHeldMs).unref();
+    try {
+      await this.#storeMeanwhile();
+      const reason = await ended;
+      if (reason === "lost") throw new ChunkLostError(`another process has chunk ${this.#chunk.id}`);
+      return { dead: await this.#settle(), isSentToEnd: reason === undefined };
+    } finally {
+      clearTimeout(overdue);
+    }
   }
 
   /** Stores outcomes while other messages of the chunk have no response yet. */
   async #storeMeanwhile(): Promise<void> {
     const { rules } = this.#deps;
-    const { ended, stop } = this.#sending;
+    const { ended, stop, tally } = this.#sending;
     const over = new AbortController();
     const end = () => over.abort();
     void ended.then(end, end);
@@ -87,37 +109,21 @@ export class ChunkAttempt {
       for (let waitMs = rules.storeAfterMs; ; waitMs = Math.min(2 * waitMs, rules.storeEveryMs)) {
         await pause(waitMs, over.signal);
         if (over.signal.aborted) return;
-        await this.#storeFresh();
+        const untried = this.#sending.takeUntried();
+        if (!tally.hasFresh && untried.length === 0) continue;
+        const rest = untried.length > 0 ? [own(this.#chunk, "READY", untried)] : [];
+        await this.#store([own(this.#chunk, "TAKEN", tally.open), ...rest]);
       }
     } catch (err) {
-      // The chunk has another worker by now, or the results of a minute could not be stored.
       stop("lost");
       await ended;
       throw err;
     }
   }
 
-  /** Stores what is new since the last time, if anything is, and splits off the devices that were given up untried. */
-  async #storeFresh(): Promise<void> {
-    const { storage, report } = this.#deps;
-    const { tally } = this.#sending;
-    const untried = this.#sending.takeUntried();
-    if (!tally.hasFresh && untried.length === 0) return;
-    const { open } = tally;
-    const outcomes = tally.take();
-    this.#counts = outcomes.addedTo(this.#counts);
-    const responses = this.#isProviderBelieved ? outcomes : undefined;
-    const rest = { devices: untried, jobId: randomUUID() };
-    const result = { counts: this.#counts, responses, open, rest };
-    const attempted: Attempted<Removals> = {};
-    const store = () => storeOutcomes(storage, this.#job, this.#chunk, result, attempted);
-    const removals = await this.#withRetries(store);
-    await report.stored(this.#chunk.notification.id, outcomes, removals);
-  }
-
   /** Stores the last outcomes, and what becomes of the devices that are left. */
-  async #settle(): Promise<Settled> {
-    const { storage, states, rules, random, report } = this.#deps;
+  async #settle(): Promise<WrittenChunk[]> {
+    const { states, rules, random, report } = this.#deps;
     const { tally } = this.#sending;
     const left = tally.conclude({
       isHealthy: (service) => states.isHealthy(service),
@@ -125,15 +131,59 @@ export class ChunkAttempt {
     });
     const state = (service: string) => states.state(service);
     const tries = nextTries(this.#chunk, left, { state, reason: tally.reason }, rules, random);
-    const outcomes = tally.take();
-    const counts = outcomes.addedTo(this.#counts);
-    const result = { counts, responses: this.#isProviderBelieved ? outcomes : undefined, tries };
-    const attempted: Attempted<Settled> = {};
-    const settle = () => settleChunk(storage, this.#job, this.#chunk, result, attempted);
-    const settled = await this.#withRetries(settle);
-    for (const next of tries) report.waiting(this.#chunk.notification.id, next);
-    await report.stored(this.#chunk.notification.id, outcomes, settled);
-    return settled;
+    const { chunks } = await this.#store(partsOf(tries, states));
+    for (const next of tries) report.waiting(this.#chunk.notificationId, next);
+    if (chunks.every(isOver)) await this.#complete();
+    return chunks.filter((chunk) => chunk.state === "DEAD");
+  }
+
+  /** @param kept what the chunk becomes; the other parts become chunks of their own */
+  async #store([kept = own(this.#chunk, "DONE"), ...others]: readonly Part[]): Promise<Stored> {
+    const { report } = this.#deps;
+    const outcomes = this.#sending.tally.take();
+    const { sent, failed, dead } = outcomes.counts;
+    outcomes.addTo(this.#failures);
+    const dropped = this.#gone;
+    this.#gone = 0;
+    this.#writes += 1;
+    const write = this.#writes;
+    const results = { write, sent, failed: failed + dead, dropped, failures: this.#failures, kept, others };
+    const stored = await this.#withRetries((before) => this.#transaction(results, outcomes, before));
+    report.dropped(dropped);
+    await report.stored(this.#chunk.notificationId, outcomes, stored.removals);
+    return stored;
+  }
+
+  /** @param before what an earlier try has led to, whose commit was not seen */
+  #transaction(results: Results, outcomes: Outcomes, before: { stored?: Stored }): Promise<Stored> {
+    const { db, provider, limits, completion } = this.#deps;
+    const { notification, notificationId } = this.#chunk;
+    return db.transaction(async (tx) => {
+      // The notification is locked before its chunks.
+      const isWhole = results.kept.state !== "TAKEN" && notification.isOneChunk;
+      if (isWhole) await completion.lock(tx, notificationId);
+      const chunks = await storeResults(tx, this.#chunk, results);
+      if (chunks === undefined && before.stored) return before.stored;
+      if (isWhole && chunks?.every(isOver)) await completion.inTransaction(tx, notificationId);
+      // Last, since all workers of a provider meet in its row if the removals are stopped.
+      let removals: Removals = { isHeld: false, stoppedAt: undefined };
+      if (chunks && this.#isProviderBelieved) {
+        await recordResponses(tx, provider, outcomes);
+        if (outcomes.dead.length > 0) removals = await recordDead(tx, provider, outcomes.dead, limits);
+      }
+      before.stored = { chunks: chunks ?? [], removals };
+      return before.stored;
+    });
+  }
+
+  /** If this fails, the completion sweep does it later. */
+  async #complete(): Promise<void> {
+    const { completion, logger } = this.#deps;
+    const { notificationId, notification } = this.#chunk;
+    if (notification.isOneChunk) return;
+    await completion.ifDone(notificationId).catch((err: unknown) => {
+      logger.warn({ err, notificationId }, "A notification could not be completed yet");
+    });
   }
 
   /** A provider that refuses our credentials or project is not reliable about tokens either. */
@@ -143,22 +193,21 @@ export class ChunkAttempt {
   }
 
   /** What was sent is stored nowhere yet, so the process waits for an unavailable database instead of sending again. */
-  async #withRetries<T>(store: () => Promise<T>): Promise<T> {
-    const { rules, logger } = this.#deps;
-    const until = performance.now() + rules.settleTimeoutMs;
+  async #withRetries<T>(store: (before: { stored?: Stored }) => Promise<T>): Promise<T> {
+    const before = {};
     for (;;) {
       try {
-        return await store();
+        return await store(before);
       } catch (err) {
-        if (!isTemporary(err) || performance.now() > until) throw err;
-        logger.warn({ err, chunkId: this.#chunk.id }, "The results of a chunk could not be stored yet");
+        if (!isDatabaseUnavailable(err)) throw err;
+        this.#deps.logger.warn(
+          { err, chunkId: this.#chunk.id },
+          "The results of a chunk could not be stored yet",
+        );
         await pause(storeRetryMs);
       }
     }
   }
 }
 
-/** Whether the database is unavailable, or a transaction met a serialization failure or a deadlock. */
-function isTemporary(thrown: unknown): boolean {
-  return isDatabaseUnavailable(thrown) || ["40001", "40P01"].includes(sqlState(thrown) ?? "");
-}
+const isOver = ({ state }: WrittenChunk) => state === "DONE" || state === "DEAD";

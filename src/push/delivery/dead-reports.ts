@@ -20,9 +20,10 @@ import {
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { isWholeProvider, wholeProvider } from "../queue/provider-rows.ts";
 import { deadReports, devices, notifications, providerResponses, providerStates } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
-import { insertProviderState, isWholeProvider, wholeProvider } from "./provider-pauses.ts";
+import { insertProviderState } from "./provider-pauses.ts";
 import { userHash } from "./user-hash.ts";
 
 const report = names(deadReports);
@@ -53,6 +54,14 @@ export interface Responses {
 export interface StopLimits extends Pick<DeliveryRules, "leastDead" | "judgedUsers"> {
   /** Percent of the judged users. */
   readonly maxDeadPercent: number;
+}
+
+/** The state of removals after reports of dead devices were stored. */
+export interface Removals {
+  /** Whether dead devices are kept, as the removals of the provider are stopped. */
+  readonly isHeld: boolean;
+  /** The users who were judged when the removals were stopped, if these reports did it. */
+  readonly stoppedAt: StoppedAt | undefined;
 }
 
 /** The users who were judged when the removals were stopped. */

@@ -1,93 +1,114 @@
 /**
- * The handler of one chunk's job: takes the chunk and has it sent, or returns it if it is not to be sent now. A message
- * whose response comes late keeps no other chunk waiting: the next chunk begins when the messages of this one are in
- * flight.
+ * The chunks of one provider in this process: takes those that it has room for, and has them sent. A message whose
+ * response comes late keeps no other chunk waiting: the next ones are taken when the messages of these are in flight.
  */
-import { randomUUID } from "node:crypto";
 import { pause } from "../../platform/base/loop.ts";
-import type { Database } from "../../platform/database/database.ts";
-import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue, waitingForProvider } from "../database.ts";
-import type { ProviderName } from "../provider-settings.ts";
+import { inQueueSpan } from "../../platform/messaging/event-spans.ts";
 import { imageUrl } from "../providers/image-url.ts";
 import type { NotificationContent } from "../providers/provider.ts";
+import { giveBack } from "../queue/give-back.ts";
+import { wholeProvider } from "../queue/provider-rows.ts";
+import { ChunkLostError } from "../queue/store-results.ts";
+import { type ChunkTaker, isSendable, type SendableChunk, type TakenChunk } from "../queue/take-chunks.ts";
 import { type AttemptDependencies, ChunkAttempt } from "./chunk-attempt.ts";
-import {
-  type DeliveryDevice,
-  loadDevices,
-  type ReturnedChunk,
-  returnChunk,
-  type TakenChunk,
-  takeChunk,
-} from "./chunk-repository.ts";
-import { DeliveryReport } from "./delivery-report.ts";
-import type { Random } from "./delivery-rules.ts";
-import { wholeProvider } from "./provider-pauses.ts";
+import type { DeliveryRules } from "./delivery-rules.ts";
 import { type SendDependencies, startSending } from "./send-chunk.ts";
 import type { Tally } from "./tally.ts";
 
-/** Completes a notification if it has nothing left to plan or send. */
-export type CompleteIfDone = (db: Database, notificationId: string) => Promise<unknown>;
+/** Parks or drops a chunk that is not to be sent now, and others of its notification. @returns how many devices were dropped */
+export type SetAside = (
+  chunk: Pick<TakenChunk, "id" | "attempt" | "notificationId">,
+) => Promise<{ readonly dropped: number }>;
 
-interface Dependencies extends SendDependencies {
-  readonly db: Database;
-  readonly jobs: Pick<Jobs, "complete" | "enqueue">;
-  readonly maxDeadPercent: number;
+interface Dependencies extends Omit<AttemptDependencies, "provider">, SendDependencies {
+  readonly taker: ChunkTaker;
+  readonly maxPerSecond: number;
   readonly imageBaseUrl: string | undefined;
-  readonly completeIfDone: CompleteIfDone;
-  readonly random: Random;
+  readonly setAside: SetAside;
 }
 
-/**
- * The longest wait of a worker whose provider is paused, in milliseconds: without it, it would requeue job after job.
- */
-const maxPausedWaitMs = 1_000;
+/** Milliseconds between tries to give a chunk back. */
+const giveBackRetryMs = 1_000;
 
 /** Delivers the chunks of one provider. */
 export class ChunkDelivery {
   readonly #deps: Dependencies;
-  readonly #provider: ProviderName;
-  readonly #report: DeliveryReport;
-  readonly #attemptDeps: AttemptDependencies;
+  /** The chunks that are being sent, by whether they are retries. */
+  readonly #open = new Map<Promise<void>, boolean>();
 
   constructor(dependencies: Dependencies) {
-    const { db, jobs, states, rules, random, logger, metrics, maxDeadPercent } = dependencies;
-    const provider = dependencies.provider.name;
     this.#deps = dependencies;
-    this.#provider = provider;
-    this.#report = new DeliveryReport({ db, provider, logger, metrics });
-    const storage = { db, jobs, provider, limits: { ...rules, maxDeadPercent } };
-    this.#attemptDeps = { storage, states, rules, random, logger, report: this.#report };
   }
 
   /**
-   * Handles a job of the provider's queue.
+   * Takes chunks, and begins to send them.
    * @param stopping aborted when the process stops: messages in flight finish, and the rest goes back to the queue
-   * @param next called when the next job may be fetched
+   * @returns whether there were any, once there is room for more
    */
-  async handle(job: Job<DeliveryJob>, stopping: AbortSignal, next: () => void): Promise<void> {
-    const chunk = await takeChunk(this.#deps.db, this.#provider, job);
-    if (chunk) await this.#deliver(job, chunk, stopping, next);
-    else await this.#return(job, stopping);
+  async work(stopping: AbortSignal): Promise<boolean> {
+    const { taker, states, rules } = this.#deps;
+    if (this.#open.size >= rules.maxOpenChunks) await Promise.race(this.#open.keys());
+    const retries = this.#open.values().reduce((count, isRetry) => count + (isRetry ? 1 : 0), 0);
+    const chunks = await taker.take(this.#room(rules), {
+      chunks: rules.maxOpenChunks - this.#open.size,
+      retries: Math.ceil(rules.maxOpenChunks * rules.retryShare) - retries,
+    });
+    if (chunks.length === 0 && states.state(wholeProvider) === "working") return false;
+    await states.load();
+    const offers: Promise<void>[] = [];
+    for (const chunk of chunks) {
+      const offered = this.#begin(chunk, stopping);
+      // While the provider is probed, chunks are sent one after the other.
+      if (states.state(wholeProvider) !== "working") await offered;
+      offers.push(offered);
+    }
+    await Promise.all(offers);
+    return chunks.length > 0;
   }
 
-  async #deliver(
-    job: Job<DeliveryJob>,
-    chunk: TakenChunk,
-    stopping: AbortSignal,
-    next: () => void,
-  ): Promise<void> {
-    const notificationId = chunk.notification.id;
-    const devices = await this.#load(chunk);
-    const gone = chunk.devices - devices.length;
-    const counts = { ...chunk.counts, dropped: chunk.counts.dropped + gone };
-    const content = contentOf(chunk, this.#deps.imageBaseUrl);
+  /** Resolves when no chunk is being sent any more. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#open.keys());
+  }
+
+  /** For how many messages chunks are taken: at most half of those that may be in flight wait for their room. */
+  #room({ sliceMs }: DeliveryRules): number {
+    const { provider, budget, maxPerSecond } = this.#deps;
+    const room = Math.max(budget.free, provider.maxInFlight / 2);
+    const perSlice = maxPerSecond > 0 ? (maxPerSecond * sliceMs) / 1000 : room;
+    return Math.max(1, Math.floor(Math.min(room, perSlice)));
+  }
+
+  /** Begins to send a chunk. @returns resolves when the next one may be taken */
+  #begin(chunk: TakenChunk, stopping: AbortSignal): Promise<void> {
+    const offered = Promise.withResolvers<void>();
+    const delivery = this.#traced(chunk, () => this.#deliver(chunk, stopping, offered.resolve)).catch((err) =>
+      this.#giveBack(chunk, err, stopping),
+    );
+    const open = delivery.finally(() => {
+      this.#open.delete(open);
+      offered.resolve();
+    });
+    this.#open.set(open, chunk.isRetry);
+    return offered.promise;
+  }
+
+  #traced(chunk: TakenChunk, work: () => Promise<void>): Promise<void> {
+    return inQueueSpan(`deliver-${this.#deps.provider.name}`, String(chunk.id), chunk.trace, work);
+  }
+
+  async #deliver(chunk: TakenChunk, stopping: AbortSignal, next: () => void): Promise<void> {
+    if (!isSendable(chunk)) return this.#setAside(chunk);
+    const { provider, report, imageBaseUrl } = this.#deps;
+    const devices = chunk.devices.map((device) => ({
+      ...device,
+      service: provider.serviceOf?.(device.token) ?? wholeProvider,
+    }));
+    const content = contentOf(chunk, imageBaseUrl);
     const sending = startSending(this.#deps, chunk, content, devices, { stopping, next });
-    const attempt = new ChunkAttempt(this.#attemptDeps, { job, chunk, counts, sending });
-    const { settled, isSentToEnd } = await attempt.finish();
-    this.#report.dropped(gone + settled.dropped);
-    this.#report.attemptEnded(notificationId, settled, (performance.now() - chunk.asOf) / 1000);
-    if (settled.isOver) await this.#complete(notificationId);
+    const attempt = new ChunkAttempt({ ...this.#deps, provider: provider.name }, chunk, sending);
+    const { dead, isSentToEnd } = await attempt.finish();
+    report.attemptEnded(chunk.notificationId, dead, (performance.now() - chunk.asOf) / 1000);
     if (isSentToEnd) await this.#adaptRate(chunk, sending.tally).catch(() => undefined);
   }
 
@@ -99,58 +120,40 @@ export class ChunkDelivery {
     else if (share < 1 && (errors === 1 || tally.retriesWithin(errors))) await rateLimiter.raiseRate();
   }
 
-  /** The devices that are left to send to. The states of their services are loaded as well. */
-  async #load(chunk: TakenChunk): Promise<DeliveryDevice[]> {
-    const { db, provider, states } = this.#deps;
-    const [found] = await Promise.all([loadDevices(db, this.#provider, chunk.id), states.load()]);
-    return found.map((device) => ({
-      ...device,
-      service: provider.serviceOf?.(device.token) ?? wholeProvider,
-    }));
+  async #setAside(chunk: TakenChunk): Promise<void> {
+    const { setAside, report, completion } = this.#deps;
+    const { dropped } = await setAside(chunk);
+    report.dropped(dropped);
+    // If this fails, the completion sweep does it.
+    if (dropped > 0) await completion.ifDone(chunk.notificationId).catch(() => undefined);
   }
 
-  /**
-   * Handles the job of a chunk that could not be taken. While the provider is paused, the worker waits for a moment.
-   */
-  async #return(job: Job<DeliveryJob>, stopping: AbortSignal): Promise<void> {
-    const returned = await this.#storeReturned(job);
-    if (returned?.dropped !== undefined) {
-      this.#report.dropped(returned.dropped);
-      await this.#complete(returned.notificationId);
+  /** Gives back a chunk whose sending has thrown, however long that takes: nobody else does while this process lives. */
+  async #giveBack(chunk: TakenChunk, err: unknown, stopping: AbortSignal): Promise<void> {
+    const { db, logger } = this.#deps;
+    const { id: chunkId, notificationId } = chunk;
+    if (err instanceof ChunkLostError) {
+      logger.warn({ chunkId, notificationId }, "A chunk was taken over by another process");
+      return;
     }
-    const { requeueInMs = 0 } = returned ?? {};
-    if (requeueInMs === 0) return;
-    this.#deps.metrics.paused(this.#provider, true);
-    await pause(Math.min(requeueInMs, maxPausedWaitMs), stopping);
-  }
-
-  #storeReturned(job: Job<DeliveryJob>): Promise<ReturnedChunk | undefined> {
-    const { db, jobs } = this.#deps;
-    const queue = deliveryQueue(this.#provider);
-    return db.transaction(async (tx) => {
-      const nextJobId = randomUUID();
-      const returned = await returnChunk(tx, this.#provider, job, nextJobId);
-      if (returned?.requeueInMs !== undefined) {
-        const data: DeliveryJob = { ...job.data, ...waitingForProvider };
-        await jobs.enqueue(tx, queue, [
-          { id: nextJobId, data, priority: job.priority, startAfterSeconds: returned.requeueInMs / 1000 },
-        ]);
+    logger.error({ err, chunkId, notificationId }, "The sending of a chunk failed and will be tried again");
+    while (!stopping.aborted) {
+      try {
+        const isDead = await giveBack(db, chunk);
+        if (isDead)
+          logger.error(
+            { chunkId, notificationId },
+            "A chunk became a dead letter: it failed again and again",
+          );
+        return;
+      } catch {
+        await pause(giveBackRetryMs, stopping);
       }
-      await jobs.complete(tx, queue, job);
-      return returned;
-    });
-  }
-
-  /** Completes the notification if nothing is left of it. If this fails, the completion sweep does it later. */
-  async #complete(notificationId: string): Promise<void> {
-    const { db, completeIfDone, logger } = this.#deps;
-    await completeIfDone(db, notificationId).catch((err: unknown) => {
-      logger.warn({ err, notificationId }, "A notification could not be completed yet");
-    });
+    }
   }
 }
 
-function contentOf({ notification }: TakenChunk, imageBaseUrl: string | undefined): NotificationContent {
+function contentOf({ notification }: SendableChunk, imageBaseUrl: string | undefined): NotificationContent {
   const { id, title, message, image, expiresAt } = notification;
   return {
     notificationId: id,

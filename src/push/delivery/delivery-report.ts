@@ -2,11 +2,11 @@
 import type { Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { markRemovalStopped } from "./dead-reports.ts";
+import type { WrittenChunk } from "../queue/store-results.ts";
+import { markRemovalStopped, type Removals } from "./dead-reports.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { NextTry } from "./next-try.ts";
 import type { Outcomes } from "./outcomes.ts";
-import type { Removals, Settled } from "./settle-chunk.ts";
 
 interface Dependencies {
   readonly db: Database;
@@ -63,14 +63,14 @@ export class DeliveryReport {
    * Reports that a worker has ended its attempt at a chunk.
    * @param seconds from taking it to storing the last result
    */
-  attemptEnded(notificationId: string, { dead }: Settled, seconds: number): void {
+  attemptEnded(notificationId: string, dead: readonly WrittenChunk[], seconds: number): void {
     const { metrics, logger, provider } = this.#deps;
     metrics.chunkEnded(provider, seconds);
-    for (const letter of dead) {
+    for (const { id: chunkId, devices, reason } of dead) {
       metrics.givenUp.inc({ provider });
-      if (!this.#isNew("dead", notificationId, letter.reason)) continue;
+      if (!this.#isNew("dead", notificationId, reason)) continue;
       logger.error(
-        { notificationId, provider, ...letter },
+        { notificationId, provider, chunkId, devices, reason },
         "Devices of a chunk were given up and are now a dead letter, the first for this reason",
       );
     }

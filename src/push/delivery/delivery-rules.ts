@@ -22,8 +22,8 @@ export interface DeliveryRules {
   readonly storeAfterMs: number;
   /** Milliseconds between the later times, at most: each wait is twice as long as the one before, up to this. */
   readonly storeEveryMs: number;
-  /** Milliseconds for which storing a chunk's results is retried while the database is unavailable. */
-  readonly settleTimeoutMs: number;
+  /** Milliseconds for which a process holds a chunk at most: then devices without a response go back to the queue. */
+  readonly maxHeldMs: number;
 
   /** Milliseconds before the first retry after errors; doubled with each retry. */
   readonly firstRetryMs: number;
@@ -75,7 +75,7 @@ export const deliveryRules: DeliveryRules = {
   retryShare: 0.75,
   storeAfterMs: 250,
   storeEveryMs: 1_000,
-  settleTimeoutMs: 60_000,
+  maxHeldMs: 3_600_000,
   firstRetryMs: 10_000,
   longestRetryMs: 600_000,
   maxRetries: 8,

@@ -4,17 +4,22 @@
  * for their responses, the next chunk is sent. A crash repeats at most the messages in flight and those whose outcome
  * came just before.
  */
-import type { Loop } from "../../platform/base/loop.ts";
-import type { Database, Reads } from "../../platform/database/database.ts";
-import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
+import { every, type Loop } from "../../platform/base/loop.ts";
+import { startWorker, type WakeUps } from "../../platform/base/worker.ts";
+import type { OpenDatabase } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
-import { type DeliveryJob, deliveryQueue, failedJobQueue, type PlanJob, retryPriority } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";
+import { Processes } from "../queue/processes.ts";
+import { ChunkTaker } from "../queue/take-chunks.ts";
+import { endDueWaits } from "../queue/waiting-chunks.ts";
+import type { Work } from "../queue/work.ts";
+import type { Completion } from "./chunk-attempt.ts";
 import type { RemoveDeadDevices } from "./dead-reports.ts";
-import { ChunkDelivery, type CompleteIfDone } from "./deliver-chunk.ts";
+import { ChunkDelivery, type SetAside } from "./deliver-chunk.ts";
 import { createDeliveryMetrics } from "./delivery-metrics.ts";
+import { DeliveryReport } from "./delivery-report.ts";
 import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
 import { InFlightBudget } from "./in-flight-budget.ts";
 import { ProviderPauses } from "./provider-pauses.ts";
@@ -37,10 +42,9 @@ export interface DeliverySettings {
 }
 
 interface Dependencies {
-  readonly db: Database;
-  /** For the checks whether sending may go on, which must not wait behind what is stored. */
-  readonly reads: Reads;
-  readonly jobs: Jobs;
+  /** `reads` runs the checks whether sending may go on, which must not wait behind what is stored. */
+  readonly database: Pick<OpenDatabase, "db" | "reads" | "leases">;
+  readonly wakeUps: WakeUps<Work>;
   /** The providers in use. */
   readonly providers: ReadonlyMap<ProviderName, PushProvider>;
   readonly settings: DeliverySettings;
@@ -48,66 +52,75 @@ interface Dependencies {
   readonly random?: Random;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, "registry" | "counter">;
-  readonly completeIfDone: CompleteIfDone;
+  readonly completion: Completion;
+  readonly setAside: SetAside;
   readonly removeDeadDevices: RemoveDeadDevices;
-  /** Handles a job that failed for good, of any queue. */
-  readonly handleFailedJob: (job: Job<DeliveryJob | PlanJob>, stopping: AbortSignal) => Promise<void>;
-  /** Milliseconds between polls of a queue that was empty. */
+  /** Milliseconds between looks at an empty queue. */
   readonly idleMs?: number;
 }
 
 /**
- * Starts a loop for each provider, and one for jobs that failed for good. `jobs` must have been started.
- * @returns stops the loops: messages in flight finish, and the rest of their chunks goes back to the queue at once
+ * Starts a worker for each provider, the beat of this process, and the loops of what waits and what is removed.
+ * @returns stops them: messages in flight finish, and the rest of their chunks goes back to the queue at once
  */
 export function startDelivery(dependencies: Dependencies): Loop {
-  const {
-    db,
-    reads,
-    jobs,
-    providers,
-    settings,
-    random = Math.random,
-    logger,
-    handleFailedJob,
-  } = dependencies;
-  const { completeIfDone, removeDeadDevices } = dependencies;
+  const { database, wakeUps, providers, settings, random = Math.random, logger, idleMs = 500 } = dependencies;
+  const { completion, setAside, removeDeadDevices } = dependencies;
   const { maxPerSecond, rampSeconds, maxDeadPercent, removalDelaySeconds, imageBaseUrl } = settings;
+  const { db, reads, leases } = database;
   const rules = { ...deliveryRules, ...dependencies.rules };
+  const limits = { ...rules, maxDeadPercent, removalDelaySeconds };
   const metrics = createDeliveryMetrics(dependencies.metrics, [...providers.keys()]);
   const check = new SendabilityCheck(reads, rules.checkIntervalMs);
-  const idle = dependencies.idleMs === undefined ? {} : { idleMs: dependencies.idleMs };
-  const common = { db, jobs, check, rules, random, logger, metrics };
-  const outside = { completeIfDone, maxDeadPercent, imageBaseUrl };
-  const workers = [...providers.values()].map((provider) => {
+  const released = () => wakeUps.wake("returned", "chunks");
+  const processes = new Processes({ db, leases, logger, released });
+  const common = { db, check, rules, random, logger, metrics, limits, completion, setAside, imageBaseUrl };
+  const loops = [...providers.values()].map((provider) => {
     const { name } = provider;
     const rateLimiter = new ProviderRateLimiter({ db, provider: name, maxPerSecond, rampSeconds, rules });
-    const pauses = new ProviderPauses({ db, jobs, provider: name, rules, random });
+    const pauses = new ProviderPauses({ db, provider: name, rules, random, released });
     const states = new ServiceStates({ provider, pauses, rules, logger, metrics });
     void states.checkCredentials();
     const budget = new InFlightBudget(provider.maxInFlight, rules.retryShare);
-    const delivery = new ChunkDelivery({ ...common, ...outside, provider, budget, rateLimiter, states });
-    return jobs.work<DeliveryJob>({
-      queue: deliveryQueue(name),
-      handle: (job, stopping, next) => delivery.handle(job, stopping, next),
-      atOnce: rules.maxOpenChunks,
-      lowPriority: { priority: retryPriority, atOnce: Math.ceil(rules.maxOpenChunks * rules.retryShare) },
-      ...idle,
+    const report = new DeliveryReport({ db, provider: name, logger, metrics });
+    const taker = new ChunkTaker(db, processes, name);
+    const delivery = new ChunkDelivery({
+      ...common,
+      ...{ provider, budget, rateLimiter, states, report, taker, maxPerSecond },
     });
+    const forget = wakeUps.add("returned", () => taker.beginAnew());
+    const worker = startWorker({
+      ...{ wakeUps, kind: "chunks" as const, idleMs },
+      work: (stopping) => delivery.work(stopping),
+      onError: (err) =>
+        logger.warn({ err, provider: name }, "No chunk could be taken; the next try follows soon"),
+    });
+    return {
+      async stop() {
+        forget();
+        await worker.stop();
+        await delivery.idle();
+      },
+    };
   });
-  workers.push(
-    startRemovals({
-      db,
-      providers: [...providers.keys()],
-      removeDeadDevices,
-      logger,
-      limits: { ...rules, maxDeadPercent, removalDelaySeconds },
-    }),
-    jobs.work<DeliveryJob | PlanJob>({ queue: failedJobQueue, handle: handleFailedJob, ...idle }),
+  const beats = processes.start();
+  loops.push(
+    startRemovals({ db, providers: [...providers.keys()], removeDeadDevices, logger, limits }),
+    every(
+      idleMs,
+      async () => {
+        if ((await endDueWaits(db)) > 0) released();
+      },
+      (err) => logger.warn({ err }, "Chunks that are due could not be put back into the queue yet"),
+    ),
   );
   return {
     async stop() {
-      await Promise.all(workers.map((worker) => worker.stop()));
+      await Promise.all(loops.map((loop) => loop.stop()));
+      await beats.stop();
+      await processes.leave().catch((err: unknown) => {
+        logger.warn({ err }, "This process could not leave the queue; others find that it has ended");
+      });
     },
   };
 }

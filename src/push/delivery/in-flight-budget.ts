@@ -16,6 +16,11 @@ export class InFlightBudget {
     this.#freeForRetries = Math.ceil(messages * retryShare);
   }
 
+  /** How many messages there is room for. */
+  get free(): number {
+    return this.#free;
+  }
+
   #hasRoom({ isRetry }: Waiting): boolean {
     return this.#free > 0 && !(isRetry && this.#freeForRetries === 0);
   }

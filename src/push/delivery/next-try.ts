@@ -2,10 +2,11 @@
  * When the devices that are left of a chunk are tried again, and when they are given up. Devices that wait for their
  * turn or for their provider spend no tries: only a message's own failures count.
  */
+
+import { wholeProvider } from "../queue/provider-rows.ts";
+import type { TakenChunk } from "../queue/take-chunks.ts";
 import type { State } from "./breaker.ts";
-import type { TakenChunk } from "./chunk-repository.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
-import { wholeProvider } from "./provider-pauses.ts";
 import type { Left, LeftDevice } from "./tally.ts";
 
 /** The next try of some of a chunk's devices. */

@@ -1,7 +1,7 @@
 /** Outcomes of a chunk's messages, gathered until they are stored together. */
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { Outcome } from "../providers/provider.ts";
-import type { ChunkCounts, DeliveryDevice } from "./chunk-repository.ts";
+import type { DeliveryDevice } from "./tally.ts";
 
 /** Different reasons that are counted one by one; further ones are counted together. */
 const maxReasons = 20;
@@ -47,21 +47,13 @@ export class Outcomes {
     return this.counts.sent + this.counts.dead + this.counts.failed;
   }
 
-  /** The sum of the counts and these outcomes. */
-  addedTo({ sent, failed, dropped, dead, failures }: ChunkCounts): ChunkCounts {
-    const { counts } = this;
-    const reasons = new Map(failures);
-    for (const [reason, count] of [...this.failures, ...this.deaths]) increase(reasons, reason, count);
-    return {
-      sent: sent + counts.sent,
-      failed: failed + counts.failed + counts.dead,
-      dropped,
-      dead: dead + counts.dead,
-      failures: reasons,
-    };
+  /** Adds the failed devices, the dead ones among them, to those by reason. */
+  addTo(failures: Record<string, number>): void {
+    for (const [reason, count] of [...this.failures, ...this.deaths])
+      failures[reason] = (failures[reason] ?? 0) + count;
   }
 }
 
-function increase(counts: Map<string, number>, reason: string, by = 1): void {
-  counts.set(reason, (counts.get(reason) ?? 0) + by);
+function increase(counts: Map<string, number>, reason: string): void {
+  counts.set(reason, (counts.get(reason) ?? 0) + 1);
 }

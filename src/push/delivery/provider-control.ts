@@ -4,13 +4,14 @@ import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, integer, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
 import { computed, isoTime, rows, selection } from "../../platform/database/sql/statements.ts";
-import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { providerNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
+import { wholeProvider } from "../queue/provider-rows.ts";
+import type { PushWakeUps } from "../queue/work.ts";
 import { deadReports, providerStates } from "../schema.ts";
 import { causes } from "./breaker.ts";
 import { decideRemovals } from "./dead-reports.ts";
-import { endPauses, wholeProvider } from "./provider-pauses.ts";
+import { endPauses } from "./provider-pauses.ts";
 
 interface ServiceStatus {
   readonly state: "OPEN" | "UNAVAILABLE" | "REFUSED" | "PROBING";
@@ -70,11 +71,11 @@ const waiting = selection({
 
 export function createProviderControl({
   db,
-  jobs,
+  wakeUps,
   providers,
 }: {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "makeDue">;
+  readonly wakeUps: PushWakeUps;
   /** The providers in use. */
   readonly providers: readonly ProviderName[];
 }): ProviderControl {
@@ -117,7 +118,11 @@ export function createProviderControl({
 
   return {
     list,
-    resume: (name, origin) => changed(name, () => endPauses(db, jobs, name, origin)),
+    resume: (name, origin) =>
+      changed(name, async () => {
+        await endPauses(db, name, origin);
+        wakeUps.wake("returned", "chunks");
+      }),
     decideRemovals: (name, decision) => changed(name, () => decideRemovals(db, name, decision)),
   };
 }

@@ -1,46 +1,34 @@
 /**
- * The pauses of a provider and of its services, shared by all processes through their rows in `provider_paces`. Times
- * are the database's, so that processes agree even if their clocks differ. A statement that ends a pause also makes the
- * jobs due that waited for it: no job waits for a pause that is over.
+ * The pauses of a provider and of its services, shared by all processes through their rows in `provider_states`. Times
+ * are the database's, so that processes agree even if their clocks differ. No chunk of a provider that is paused is
+ * taken, so a pause that begins or ends writes none. Only the chunks that wait for one of several services are written.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
-import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { nullable, number, oneOf, text } from "../../platform/database/sql/readers.ts";
 import { computed, prepared, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
-import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { deliveryQueue, waitingForProvider, waitingForResponse } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { isPausedAt, wholeProvider } from "../queue/provider-rows.ts";
+import { endWaits } from "../queue/waiting-chunks.ts";
 import { providerResponses, providerStates } from "../schema.ts";
 import { causes, type Failure, type SharedState } from "./breaker.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 
-/** The name, in `provider_paces`, of a provider that is one service, and of the row with each provider's rate. */
-export const wholeProvider = "";
-
-/** Whether a row of `provider_paces` is that of the provider as a whole. @param row the names of the row's columns */
-export const isWholeProvider = (
-  row: { readonly provider: SQL; readonly service: SQL },
-  provider: unknown,
-): SQL => sql`${row.provider} = ${provider} and ${row.service} = ${sql.raw(`'${wholeProvider}'`)}`;
-
 const columns = names(providerStates);
 const response = names(providerResponses);
 
-/** No pause lasts longer. A row with a longer one was written before the database's clock was set back. */
-const maxPause = sql`interval '1 hour'`;
-const cappedPause = sql`least(coalesce(${columns.pausedUntil}, clock_timestamp()), clock_timestamp() + ${maxPause})`;
+const isPaused = isPausedAt(columns.pausedUntil, sql`clock_timestamp()`);
 const pausedMs = computed(
   number,
-  sql`greatest(0, extract(epoch from ${cappedPause} - clock_timestamp()) * 1000)::float8`,
+  sql`case when ${isPaused} then extract(epoch from ${columns.pausedUntil} - clock_timestamp()) * 1000 else 0 end::float8`,
 );
 const cause = computed(nullable(oneOf(causes)), columns.cause);
 const since = computed(text, sql`${columns.since}::text`);
 
 const shared = selection({ service: columns.service, cause, pausedMs, since });
 const current = selection({ failures: columns.failures, share: columns.share, pausedMs, since });
-const remaining = selection({ service: columns.service, pausedMs });
 
 const selectShared = prepared(
   ["provider"],
@@ -57,60 +45,13 @@ const selectNewestResponse = prepared(
     order by ${response.id} desc limit 1`,
 );
 
-/** Shortens a pause that is longer than the longest one. Called wherever a pause keeps a chunk from being sent. */
-export async function shortenPause(db: Database, provider: ProviderName): Promise<void> {
-  await db.execute(sql`
-    update ${providerStates} set ${columns.pausedUntil} = now() + ${maxPause}
-    where ${columns.provider} = ${provider} and ${columns.pausedUntil} > now() + ${maxPause}`);
-}
-
 /**
- * Milliseconds until the first of the services is no longer paused. Until the transaction ends, no pause of them ends
- * elsewhere: the process that ends a pause afterwards sees a job that is enqueued in it, and makes the job due.
- * @param lock `write`: the transaction also writes the provider's row. Two transactions that shared it could not
+ * Ends the pauses of a provider, or of one of its services. The first messages show whether the service works.
+ * @returns how many were paused
  */
-export async function lockPauses(
-  tx: Database,
-  provider: ProviderName,
-  services: readonly string[],
-  lock: "share" | "write",
-): Promise<number> {
-  const isWrite = lock === "write";
-  const locked = arrayLiteral(isWrite ? [wholeProvider, ...services] : services);
-  const found = await rows(
-    tx,
-    remaining,
-    sql`
-      select ${remaining} from ${providerStates}
-      where ${columns.provider} = ${provider} and ${columns.service} = any(${locked}::text[])
-      order by ${columns.service} ${isWrite ? sql`for no key update` : sql`for share`}`,
-  );
-  const byService = new Map(found.map((row) => [row.service, row.pausedMs]));
-  return Math.min(...services.map((service) => byService.get(service) ?? 0));
-}
-
-/** Makes the jobs due that wait for a pause of the provider, or for a response of it. */
-async function releaseWaiting(
-  tx: Database,
-  jobs: Pick<Jobs, "makeDue">,
-  provider: ProviderName,
-): Promise<void> {
-  for (const waits of [waitingForProvider, waitingForResponse])
-    await jobs.makeDue(tx, deliveryQueue(provider), waits);
-}
-
-/**
- * Ends the pauses of a provider, or of one of its services: the jobs that wait are due at once, and their first
- * messages show whether the service works. @returns how many were paused
- */
-export function endPauses(
-  db: Database,
-  jobs: Pick<Jobs, "makeDue">,
-  provider: ProviderName,
-  service?: string,
-): Promise<number> {
-  return db.transaction(async (tx) => {
-    const ended = await rowCount(
+export async function endPauses(db: Database, provider: ProviderName, service?: string): Promise<number> {
+  const ended = await db.transaction(async (tx) => {
+    const count = await rowCount(
       tx,
       sql`
         update ${providerStates} set ${columns.pausedUntil} = null, ${columns.since} = clock_timestamp()
@@ -118,10 +59,11 @@ export function endPauses(
           and ${service === undefined ? sql`true` : sql`${columns.service} = ${service}`}
         returning 1 as one`,
     );
-    if (ended === 0) await confirmCommit(tx);
-    await releaseWaiting(tx, jobs, provider);
-    return ended;
+    if (count === 0) await confirmCommit(tx);
+    return count;
   });
+  await endWaits(db, provider, "ALL");
+  return ended;
 }
 
 /** The pause to which a failure led. */
@@ -133,10 +75,11 @@ interface Pause extends SharedState {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "makeDue">;
   readonly provider: ProviderName;
   readonly rules: DeliveryRules;
   readonly random: Random;
+  /** Called when chunks may be taken that have waited. */
+  readonly released: () => void;
 }
 
 export class ProviderPauses {
@@ -170,7 +113,7 @@ export class ProviderPauses {
   record(service: string, { cause: why, afterMs, reason, isDoubtful }: Failure): Promise<Pause> {
     const { db, provider, rules, random } = this.#deps;
     const isService = sql`${columns.provider} = ${provider} and ${columns.service} = ${service}`;
-    const missing = () => new Error(`the row of ${provider} in provider_paces is missing`);
+    const missing = () => new Error(`the row of ${provider} in provider_states is missing`);
     return db.transaction(async (tx) => {
       await insertProviderState(tx, provider, service);
       const [now] = await rows(
@@ -210,10 +153,9 @@ export class ProviderPauses {
     return this.#reopen(sql`${columns.service} = ${service} and ${isOver}`);
   }
 
-  /** Records that the provider responds after a silence: the jobs that wait for that are due at once. */
-  recordResponse(): Promise<void> {
-    const { db, jobs, provider } = this.#deps;
-    return jobs.makeDue(db, deliveryQueue(provider), waitingForResponse);
+  /** Records that the provider responds after a silence: the chunks that wait for that may be taken. */
+  async recordResponse(): Promise<void> {
+    await this.#endWaits("RESPONSE");
   }
 
   /** Ends a refusal that a self-test shows to be over. @returns whether there was one */
@@ -221,21 +163,24 @@ export class ProviderPauses {
     return this.#reopen(sql`${columns.service} = ${wholeProvider} and ${columns.cause} = 'refused'`);
   }
 
-  #reopen(which: SQL): Promise<boolean> {
-    const { db, jobs, provider } = this.#deps;
-    return db.transaction(async (tx) => {
-      const changed = await rowCount(
-        tx,
-        sql`
-          update ${providerStates}
-          set ${columns.failures} = 0, ${columns.pausedUntil} = null, ${columns.cause} = null,
-            ${columns.reason} = null, ${columns.since} = clock_timestamp()
-          where ${columns.provider} = ${provider} and ${columns.failures} > 0 and ${which}
-          returning 1 as one`,
-      );
-      if (changed > 0) await releaseWaiting(tx, jobs, provider);
-      return changed > 0;
-    });
+  async #reopen(which: SQL): Promise<boolean> {
+    const { db, provider } = this.#deps;
+    const changed = await rowCount(
+      db,
+      sql`
+        update ${providerStates}
+        set ${columns.failures} = 0, ${columns.pausedUntil} = null, ${columns.cause} = null,
+          ${columns.reason} = null, ${columns.since} = clock_timestamp()
+        where ${columns.provider} = ${provider} and ${columns.failures} > 0 and ${which}
+        returning 1 as one`,
+    );
+    if (changed > 0) await this.#endWaits("ALL");
+    return changed > 0;
+  }
+
+  async #endWaits(what: "RESPONSE" | "ALL"): Promise<void> {
+    const { db, provider, released } = this.#deps;
+    if ((await endWaits(db, provider, what)) > 0) released();
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * The rate limiter of one provider, shared by all processes through the provider's row in `provider_paces`: how many
+ * The rate limiter of one provider, shared by all processes through the provider's row in `provider_states`: how many
  * messages may be sent and when. Times are the database's, so that processes agree even if their clocks differ.
  */
 import { type SQL, sql } from "drizzle-orm";
@@ -15,9 +15,10 @@ import {
   selection,
 } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { isWholeProvider, wholeProvider } from "../queue/provider-rows.ts";
 import { providerStates } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
-import { insertProviderState, isWholeProvider, wholeProvider } from "./provider-pauses.ts";
+import { insertProviderState } from "./provider-pauses.ts";
 
 /** Messages that may be sent, evenly from `startMs` to `endMs` from now. */
 export interface Reservation {
@@ -117,7 +118,7 @@ export class ProviderRateLimiter {
     if (row) return row;
     await insertProviderState(db, this.#deps.provider, wholeProvider);
     const [made] = await rows(db, selected, statement);
-    if (!made) throw new Error(`the row of ${this.#deps.provider} in provider_paces is missing`);
+    if (!made) throw new Error(`the row of ${this.#deps.provider} in provider_states is missing`);
     return made;
   }
 }

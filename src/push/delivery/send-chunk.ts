@@ -7,17 +7,17 @@ import { pause } from "../../platform/base/loop.ts";
 import { currentSpan, inSpan, type Span } from "../../platform/base/tracing.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient } from "../providers/provider.ts";
-import type { DeliveryDevice, TakenChunk } from "./chunk-repository.ts";
+import { wholeProvider } from "../queue/provider-rows.ts";
+import type { SendableChunk } from "../queue/take-chunks.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { Flow } from "./flow.ts";
 import type { InFlightBudget } from "./in-flight-budget.ts";
 import { messageId } from "./message-id.ts";
-import { wholeProvider } from "./provider-pauses.ts";
 import type { ProviderRateLimiter, Reservation } from "./rate-limiter.ts";
 import type { SendabilityCheck, StopReason } from "./sendability-check.ts";
 import type { ServiceStates } from "./service-states.ts";
-import { Tally } from "./tally.ts";
+import { type DeliveryDevice, Tally } from "./tally.ts";
 
 /** A chunk that is being sent. */
 export interface Sending {
@@ -59,7 +59,7 @@ interface SendOptions {
 
 export function startSending(
   dependencies: SendDependencies,
-  chunk: TakenChunk,
+  chunk: SendableChunk,
   content: NotificationContent,
   devices: readonly DeliveryDevice[],
   options: SendOptions,
@@ -67,14 +67,18 @@ export function startSending(
   const { stopping } = options;
   const sending = new ChunkSending(dependencies, chunk, content, devices, options);
   const { tally } = sending;
-  const stop = (reason: StopReason) => sending.stop(reason);
+  const overdue = Promise.withResolvers<StopReason>();
+  const stop = (reason: StopReason) => {
+    sending.stop(reason);
+    if (reason === "overdue") overdue.resolve(reason);
+  };
   const end = () => stop("ending");
   stopping.addEventListener("abort", end);
-  const { id, fence } = chunk;
+  const { id, attempt } = chunk;
   const confirm = (asOf: number) => sending.confirm(asOf);
-  const uncheck = dependencies.check.add({ id, fence, confirm, stop });
+  const uncheck = dependencies.check.add({ id, attempt, confirm, stop });
   if (stopping.aborted) end();
-  const ended = sending.run().finally(() => {
+  const ended = Promise.race([sending.run(), overdue.promise]).finally(() => {
     uncheck();
     stopping.removeEventListener("abort", end);
   });
@@ -83,7 +87,7 @@ export function startSending(
 
 class ChunkSending {
   readonly #deps: SendDependencies;
-  readonly #chunk: TakenChunk;
+  readonly #chunk: SendableChunk;
   readonly #flow: Flow;
   readonly #next: () => void;
   /** The span of the chunk's job, where that is traced. */
@@ -103,7 +107,7 @@ class ChunkSending {
 
   constructor(
     deps: SendDependencies,
-    chunk: TakenChunk,
+    chunk: SendableChunk,
     content: NotificationContent,
     devices: readonly DeliveryDevice[],
     { next }: SendOptions,

@@ -6,10 +6,10 @@ import { sql } from "drizzle-orm";
 import { untraced } from "../../platform/base/tracing.ts";
 import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { nullable, oneOf } from "../../platform/database/sql/readers.ts";
+import { nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
+import { isWholeProvider } from "../queue/provider-rows.ts";
 import { deliveryChunks, notifications, providerStates } from "../schema.ts";
-import { isWholeProvider } from "./provider-pauses.ts";
 
 /** The reasons to stop that a check can find. */
 const checkedReasons = ["lost", "notification", "provider"] as const;
@@ -17,14 +17,16 @@ const checkedReasons = ["lost", "notification", "provider"] as const;
 /**
  * Why a chunk was not sent to its end. `lost`: another worker has the chunk. `notification`: it is paused, cancelled or
  * expired. `provider`: it is paused. `long`: the chunk takes longer than `maxSendingMs`, so its results are stored in
- * between. `ending`: the process stops. `database`: the rate limiter could not reach the database.
+ * between. `ending`: the process stops. `database`: the rate limiter could not reach the database. `overdue`: a message
+ * has never got a response.
  */
-export type StopReason = (typeof checkedReasons)[number] | "long" | "ending" | "database";
+export type StopReason = (typeof checkedReasons)[number] | "long" | "ending" | "database" | "overdue";
 
 /** A chunk that is being sent. */
 interface CheckedChunk {
   readonly id: number;
-  readonly fence: number;
+  /** The attempt that has taken it. */
+  readonly attempt: string;
   /** The chunk is sendable. @param asOf when the check began that found so, by `performance.now()` */
   confirm(asOf: number): void;
   /** The chunk is to be sent no more. */
@@ -37,11 +39,11 @@ const p = names(providerStates, "p");
 
 const checkedChunk = selection({
   id: c.id,
-  fence: c.fence,
+  attempt: computed(nullable(text), c.attempt),
   reason: computed(
     nullable(oneOf(checkedReasons)),
     sql`case
-      when ${c.state} <> 'SENDING' then 'lost'
+      when ${c.state} <> 'TAKEN' then 'lost'
       when ${n.state} in ('PAUSED', 'CANCELLED') or ${n.expiresAt} <= now() then 'notification'
       when ${p.pausedUntil} > now() then 'provider' end`,
   ),
@@ -94,7 +96,7 @@ export class SendabilityCheck {
     const byId = new Map(found.map((row) => [row.id, row]));
     for (const chunk of chunks) {
       const row = byId.get(chunk.id);
-      const reason = row?.fence === chunk.fence ? row.reason : "lost";
+      const reason = row?.attempt === chunk.attempt ? row.reason : "lost";
       if (reason === null) chunk.confirm(asOf);
       else chunk.stop(reason);
     }

@@ -5,10 +5,11 @@
 import { LRUCache } from "lru-cache";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Outcome, PushProvider } from "../providers/provider.ts";
+import { wholeProvider } from "../queue/provider-rows.ts";
 import { Breaker, type Cause, type Failure, type Sent, type SharedState, type State } from "./breaker.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
-import { type ProviderPauses, wholeProvider } from "./provider-pauses.ts";
+import type { ProviderPauses } from "./provider-pauses.ts";
 import { asServiceOutcome, isPassed, SelfTest } from "./self-test.ts";
 
 /**
@@ -46,6 +47,11 @@ export class ServiceStates {
 
   state(service: string): State {
     return this.#of(service).breaker.state(performance.now());
+  }
+
+  /** Milliseconds until the service may be probed; 0 if it is not paused. */
+  pausedMs(service: string): number {
+    return this.#of(service).breaker.pausedMs(performance.now());
   }
 
   /** Whether the next message of the service may be sent. A message that is admitted must be reported. */

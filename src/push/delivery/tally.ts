@@ -2,9 +2,15 @@
  * The messages of a chunk while it is sent: which devices are left, and why, and the outcomes that are to be stored.
  */
 import type { Outcome } from "../providers/provider.ts";
+import type { TakenDevice } from "../queue/take-chunks.ts";
 import type { Cause } from "./breaker.ts";
-import type { DeliveryDevice } from "./chunk-repository.ts";
 import { Outcomes } from "./outcomes.ts";
+
+/** A device that can be sent to. */
+export interface DeliveryDevice extends TakenDevice {
+  /** The service of the provider that the token's messages go to. */
+  readonly service: string;
+}
 
 /**
  * What an outcome leaves behind. `tried`: the device is left, and its service may be the cause. `own`: the service is

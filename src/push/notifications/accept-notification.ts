@@ -1,17 +1,14 @@
 /**
- * Accepts a notification that a client sends, in one short transaction that makes it durable. A client that did not
+ * Accepts a notification that a client sends, in one statement that makes it durable. A client that did not
  * get the response repeats the request with the same idempotency key, and nothing is sent twice.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { eq, type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { boolean } from "../../platform/database/sql/readers.ts";
-import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
-import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { planQueue } from "../database.ts";
 import { idempotencyKeyReused } from "../errors.ts";
+import type { PushWakeUps } from "../queue/work.ts";
 import { idempotencyKeys } from "../schema.ts";
 import { bytes, hashOfKey, sha256 } from "./idempotency-key.ts";
 import { storeNotification } from "./store-notification.ts";
@@ -27,7 +24,7 @@ export interface SendRequest {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue" | "wake">;
+  readonly wakeUps: PushWakeUps;
   readonly clock: Clock;
   readonly ttlSeconds: number;
 }
@@ -40,35 +37,23 @@ interface Key {
   readonly requestHash: Uint8Array;
 }
 
-export function createAccept({ db, jobs, clock, ttlSeconds }: Dependencies) {
-  /** @returns the id; undefined if the key was used before */
-  async function store(
-    clientId: string,
-    send: SendRequest,
-    key: Key | undefined,
-  ): Promise<string | undefined> {
-    const now = clock.now();
-    const id = uuidv7(now);
-    const { title, message, image, utcOffsets } = send;
-    const audience = { utcOffsets };
-    const times = { acceptedAt: new Date(now), expiresAt: new Date(now + ttlSeconds * 1000) };
-    const notification = { id, title, message, image, audience, clientId, ...times };
-    const condition = key && takeKey(key, id, now);
-    const isStored = await db.transaction((tx) => storeNotification(tx, jobs, notification, condition));
-    if (!isStored) return undefined;
-    jobs.wake(planQueue);
-    return id;
-  }
-
+export function createAccept({ db, wakeUps, clock, ttlSeconds }: Dependencies) {
   return async (
     clientId: string,
-    send: SendRequest,
+    { utcOffsets, ...content }: SendRequest,
     idempotencyKey: string | undefined,
   ): Promise<{ notificationId: string }> => {
-    const key = idempotencyKey === undefined ? undefined : keyOf(clientId, idempotencyKey, send);
+    const key =
+      idempotencyKey === undefined ? undefined : keyOf(clientId, idempotencyKey, { utcOffsets, ...content });
     for (;;) {
-      const stored = await store(clientId, send, key);
-      if (stored !== undefined) return { notificationId: stored };
+      const now = clock.now();
+      const id = uuidv7(now);
+      const times = { acceptedAt: new Date(now), expiresAt: new Date(now + ttlSeconds * 1000) };
+      const notification = { id, ...content, audience: { utcOffsets }, clientId, ...times };
+      if (await storeNotification(db, notification, key && takeKey(key, id, now))) {
+        wakeUps.wake("ranges");
+        return { notificationId: id };
+      }
       const first = key && (await findKey(db, key));
       // The key expired and was removed between the two statements.
       if (!first) continue;
@@ -108,14 +93,9 @@ function takeKey({ hash, requestHash }: Key, notificationId: string, now: number
 }
 
 async function findKey(db: Database, { hash, requestHash }: Key) {
-  const first = selection({
-    notificationId: row.notificationId,
-    isSame: computed(boolean, sql`${row.requestHash} = ${bytes(requestHash)}`),
-  });
-  const [found] = await rows(
-    db,
-    first,
-    sql`select ${first} from ${idempotencyKeys} where ${row.keyHash} = ${bytes(hash)}`,
-  );
-  return found;
+  const [first] = await db
+    .select()
+    .from(idempotencyKeys)
+    .where(eq(idempotencyKeys.keyHash, bytes(hash)));
+  return first && { ...first, isSame: Buffer.from(first.requestHash).equals(requestHash) };
 }

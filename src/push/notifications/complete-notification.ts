@@ -1,7 +1,7 @@
 /**
  * Completes notifications that have nothing left to plan or send. The check runs after each chunk has ended and after
  * planning, in a transaction of its own that follows theirs: if two chunks end at once, the later check sees both. If
- * the process dies before the check, the completion sweep completes the notification.
+ * the process dies before the check, the follower completes the notification.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -9,9 +9,9 @@ import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { rowCount } from "../../platform/database/sql/statements.ts";
 import { PushEvents, recordEvent } from "../events.ts";
-import { recipientsOf } from "../history/history-blocks.ts";
 import { deliveryChunks, notifications, planRanges } from "../schema.ts";
-import { lockNotification } from "./lock-notification.ts";
+import { mergedTotals, parts, recipientsNow } from "./chunk-sums.ts";
+import { isAbandoned, lockNotification } from "./lock-notification.ts";
 
 const notification = names(notifications);
 const chunk = names(deliveryChunks);
@@ -19,20 +19,72 @@ const range = names(planRanges);
 const n = names(notifications, "n");
 const c = names(deliveryChunks, "c");
 
-/** The time after a notification's expiry after which no worker has its open chunks any more. */
-export const abandonedAfter = sql`interval '1 hour'`;
-
-/** Condition on the chunk `c` of the notification `n`. */
-export const isOpen = sql`${c.notificationId} = ${n.id} and ${c.state} in ('PENDING', 'SENDING')`;
-
-/** Condition on the notification `n`. A notification that stays paused past its expiry is completed too. */
+/**
+ * Condition on the notification `n`. A notification that stays paused past its expiry is completed too. `offset 0`
+ * makes PostgreSQL look up the chunks of each, whatever its statistics say.
+ */
 export const nothingIsLeft = sql`
-  ${n.completedAt} is null and (${n.state} in ('SENDING', 'CANCELLED')
-    or ${n.state} = 'PAUSED' and ${n.expiresAt} < now() - ${abandonedAfter})
-  and not exists (select from ${deliveryChunks} c where ${isOpen})`;
+  (${n.completedAt} is null
+    and (${n.state} in ('SENDING', 'CANCELLED') or ${n.state} = 'PAUSED' and ${isAbandoned(n.expiresAt)})
+    and not exists (
+      select from ${deliveryChunks} c
+      where ${c.notificationId} = ${n.id} and ${c.state} in ('READY', 'WAITING', 'PARKED', 'TAKEN') offset 0))`;
 
 /**
- * Completes the notification if nothing of it is left, with its event. Must be called outside of any transaction.
+ * Completes the notification if nothing of it is left, with its event. Its chunks that are DONE are added to its totals
+ * and deleted; dead letters stay.
+ * @param tx a transaction that has locked the notification, so that this sees what the lock's previous holder did
+ * @returns whether this call completed it
+ */
+export async function completeNotification(tx: Database, notificationId: string, at: Date): Promise<boolean> {
+  const done = names(notifications, "done");
+  const { planned, sent, failed, dropped } = chunk;
+  const id = sql`${notificationId}::uuid`;
+  const total = (count: SQL) => sql`coalesce(sum(${count}), 0)::int as ${count}`;
+  const fields = {
+    notificationId: sql`${done.id}::text`,
+    cancelled: sql`${done.state} = 'CANCELLED'`,
+    recipients: done.recipients,
+    planned,
+    sent,
+    failed,
+    dropped,
+    // No chunk is open, so all remaining devices are in dead letters.
+    deadLettered: sql`${planned} - ${sent} - ${failed} - ${dropped}`,
+  };
+  const isDone = sql`exists (select from done)`;
+  const completed = await rowCount(
+    tx,
+    sql`
+      with ${mergedTotals(id)},
+      done as (
+        update ${notifications} n
+        set ${notification.state} = case ${n.state} when 'CANCELLED' then ${n.state} else 'COMPLETED' end,
+          ${notification.completedAt} = ${at.toISOString()}::timestamptz,
+          ${notification.totals} = (select merged_totals from merged),
+          ${notification.recipients} = ${recipientsNow}
+        where ${n.id} = ${id} and ${nothingIsLeft}
+        returning ${n.id}, ${n.state}, ${n.recipients}
+      ),
+      sums as (
+        select ${total(planned)}, ${total(sent)}, ${total(failed)}, ${total(dropped)}
+        from ${notifications} n cross join ${parts} where ${n.id} = ${id}
+      ),
+      chunks_gone as (
+        delete from ${deliveryChunks} where ${chunk.notificationId} = ${id} and ${chunk.state} = 'DONE' and ${isDone}
+      ),
+      -- The parked ranges of one that was cancelled or has expired; others are removed by who takes them.
+      ranges_gone as (
+        delete from ${planRanges}
+        where ${range.notificationId} = ${id} and ${range.dueAt} = 'infinity' and ${isDone}
+      )
+      ${recordEvent(PushEvents.notificationCompleted, fields, { at, from: sql`from done, sums` })}`,
+  );
+  return completed > 0;
+}
+
+/**
+ * Completes the notification if nothing of it is left. Must be called outside of any transaction.
  * @returns whether this call completed it
  */
 export async function completeIfDone(db: Database, notificationId: string, clock: Clock): Promise<boolean> {
@@ -43,47 +95,7 @@ export async function completeIfDone(db: Database, notificationId: string, clock
   );
   if (candidates === 0) return false;
   return db.transaction(async (tx) => {
-    // The lock comes first, so that the next statement sees what its previous holder did: a replay reopens a chunk.
     await lockNotification(tx, notificationId);
-    const at = new Date(clock.now());
-    const done = names(notifications, "done");
-    const { planned, sent, failed, dropped } = chunk;
-    const total = (count: SQL) => sql`coalesce(sum(${count}), 0)::int as ${count}`;
-    const fields = {
-      notificationId: sql`${done.id}::text`,
-      cancelled: sql`${done.state} = 'CANCELLED'`,
-      recipients: done.recipients,
-      planned,
-      sent,
-      failed,
-      dropped,
-      // No chunk is open, so all remaining devices are in dead letters.
-      deadLettered: sql`${planned} - ${sent} - ${failed} - ${dropped}`,
-    };
-    const completed = await rowCount(
-      tx,
-      sql`
-        with done as (
-          update ${notifications} n
-          set ${notification.state} = case ${n.state} when 'CANCELLED' then ${n.state} else 'COMPLETED' end,
-            ${notification.completedAt} = ${at.toISOString()}::timestamptz,
-            -- While a notification is planned they are counted now and then, and a recalled one has no entries any more.
-            ${notification.recipients} = case when ${n.plannedAt} is null and ${n.recalledAt} is null
-              then ${recipientsOf(sql`${notificationId}::uuid`)} else ${n.recipients} end
-          where ${n.id} = ${notificationId}::uuid and ${nothingIsLeft}
-          returning ${n.id}, ${n.state}, ${n.recipients}
-        ),
-        totals as (
-          select ${total(planned)}, ${total(sent)}, ${total(failed)}, ${total(dropped)}
-          from ${deliveryChunks} where ${chunk.notificationId} = ${notificationId}::uuid
-        )
-        ${recordEvent(PushEvents.notificationCompleted, fields, { at, from: sql`from done, totals` })}`,
-    );
-    // The parked ranges of a notification that was cancelled or has expired; a range with a job is removed by that job.
-    if (completed > 0) {
-      await tx.execute(sql`
-        delete from ${planRanges} where ${range.notificationId} = ${notificationId}::uuid and ${range.jobId} is null`);
-    }
-    return completed > 0;
+    return completeNotification(tx, notificationId, new Date(clock.now()));
   });
 }

@@ -1,12 +1,13 @@
-/** Why messages of a notification failed: sums over its chunks. */
-import { sql } from "drizzle-orm";
+/** Why messages of a notification failed: sums over all that it was cut into. */
+import { eq, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer, oneOf, text } from "../../platform/database/sql/readers.ts";
-import { computed, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
+import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
-import { deliveryChunks, notifications } from "../schema.ts";
+import { notifications } from "../schema.ts";
+import { part, parts } from "./chunk-sums.ts";
 import { isNotificationId } from "./lock-notification.ts";
 
 export interface FailureReason {
@@ -16,9 +17,9 @@ export interface FailureReason {
   readonly devices: number;
 }
 
-const chunk = names(deliveryChunks);
+const n = names(notifications, "n");
 const counted = selection({
-  provider: computed(oneOf(providerNames), chunk.provider),
+  provider: computed(oneOf(providerNames), part.provider),
   reason: computed(text, sql`failed_reason`),
   devices: computed(integer, sql`sum(failed_devices::int)::int`),
 });
@@ -27,18 +28,16 @@ const counted = selection({
 export function createFailures(db: Database): (notificationId: string) => Promise<FailureReason[]> {
   return async (notificationId) => {
     if (!isNotificationId(notificationId)) throw notificationNotFound();
-    const isOne = sql`${names(notifications).id} = ${notificationId}::uuid`;
-    if ((await rowCount(db, sql`select 1 as one from ${notifications} where ${isOne}`)) === 0) {
+    if ((await db.$count(notifications, eq(notifications.id, notificationId))) === 0)
       throw notificationNotFound();
-    }
     return rows(
       db,
       counted,
       sql`
-        select ${counted} from ${deliveryChunks}
-        cross join lateral jsonb_each_text(${chunk.failures}) as counted (failed_reason, failed_devices)
-        where ${chunk.notificationId} = ${notificationId}::uuid
-        group by ${chunk.provider}, failed_reason order by sum(failed_devices::int) desc, ${chunk.provider}, failed_reason`,
+        select ${counted} from ${notifications} n cross join ${parts}
+        cross join lateral jsonb_each_text(${part.failures}) as counted (failed_reason, failed_devices)
+        where ${n.id} = ${notificationId}::uuid
+        group by ${part.provider}, failed_reason order by sum(failed_devices::int) desc, ${part.provider}, failed_reason`,
     );
   };
 }

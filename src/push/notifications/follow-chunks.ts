@@ -1,123 +1,109 @@
 /**
  * How chunks follow their notification. The state of the notification alone decides whether they are sent, from its
- * commit on. The chunks, however many they are, are written afterwards, in steps of a bounded number: after a resume,
- * parked chunks and ranges get a job again; after a cancel, chunks are dropped.
+ * commit on. The chunks, however many they are, are written afterwards, in steps of a bounded number: those of a paused
+ * one are parked as they are met, and are READY again after the resume; those of a cancelled one are dropped.
  */
-import { sql } from "drizzle-orm";
-import type { Clock } from "../../platform/base/clock.ts";
+import { and, eq, inArray, type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { oneOf, text } from "../../platform/database/sql/readers.ts";
-import { computed, isAmong, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
-import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
-import { type FollowJob, followQueue } from "../database.ts";
-import { providerNames } from "../provider-settings.ts";
+import type { ChunkState } from "../queue/chunk-states.ts";
 import { deliveryChunks } from "../schema.ts";
-import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
-import { completeIfDone } from "./complete-notification.ts";
 import { type LockedNotification, lockNotification } from "./lock-notification.ts";
-import { releaseRanges } from "./plan-ranges.ts";
+import { releaseRanges } from "./ranges.ts";
 
 /** The most chunks that one step writes. */
 const stepSize = 1_000;
 
-const chunk = names(deliveryChunks);
+const chunk = deliveryChunks;
 
-/** Drops chunks, and keeps a worker that may have one from writing it. @returns how many; fewer than a step if all */
-export function dropChunks(
-  tx: Database,
-  notificationId: string,
-  states: readonly ("PENDING" | "SENDING")[],
-): Promise<number> {
-  return rowCount(
-    tx,
-    sql`
-      with chosen as (
-        select ${chunk.id} as chosen_id from ${deliveryChunks}
-        where ${chunk.notificationId} = ${notificationId}::uuid and ${chunk.state} = any(${arrayLiteral(states)}::text[])
-          and ${chunk.state} in ('PENDING', 'SENDING')
-        limit ${stepSize} for update
-      )
-      update ${deliveryChunks}
-      set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
-        ${chunk.deviceIds} = '{}', ${chunk.jobId} = null, ${chunk.fence} = ${chunk.fence} + 1,
-        ${chunk.updatedAt} = now()
-      where ${isAmong(chunk.id, sql`select chosen_id from chosen`)}
-      returning 1 as one`,
-  );
+/** The states of chunks that nobody has, and that are not done. */
+export const untaken = ["READY", "WAITING", "PARKED"] as const satisfies ChunkState[];
+/** The states of chunks that are not done. */
+export const open = [...untaken, "TAKEN"] as const satisfies ChunkState[];
+
+const atRest = { processId: null, dueAt: null, awaits: null, updatedAt: sql`now()` };
+/** Resuming begins the count of tries anew. */
+const parked = { ...atRest, state: "PARKED", retries: 0, takes: 0, firstAttemptAt: null };
+const ready = { ...atRest, state: "READY" };
+const dropped = {
+  ...atRest,
+  state: "DONE",
+  dropped: sql`${chunk.dropped} + cardinality(${chunk.deviceIds})`,
+  deviceIds: [],
+};
+
+/** What becomes of chunks: those in the states become `to`. */
+interface Fate {
+  readonly from: readonly ChunkState[];
+  readonly to: typeof parked | typeof ready | typeof dropped;
 }
 
-/** Whether a step of so many chunks may have left some. */
-export const isFullStep = (count: number): boolean => count >= stepSize;
-
-const released = selection({
-  id: chunk.id,
-  provider: computed(oneOf(providerNames), chunk.provider),
-  jobId: computed(text, sql`${chunk.jobId}::text`),
-  isRetry: chunk.isRetry,
-});
-
-/** Gives the next parked chunks a job, in the order in which they were planned. @returns how many */
-async function releaseChunks(
-  tx: Database,
-  jobs: Pick<Jobs, "enqueue">,
-  { notificationId, released: first }: FollowJob,
-  isTest: boolean,
-): Promise<number> {
-  const chunks = await rows(
-    tx,
-    released,
-    sql`
-      with chosen as (
-        select ${chunk.id} as chosen_id from ${deliveryChunks}
-        where ${chunk.notificationId} = ${notificationId}::uuid and ${chunk.state} = 'PENDING' and ${chunk.jobId} is null
-        order by ${chunk.id} limit ${stepSize} for update
-      )
-      update ${deliveryChunks} set ${chunk.jobId} = gen_random_uuid(), ${chunk.updatedAt} = now()
-      where ${isAmong(chunk.id, sql`select chosen_id from chosen`)}
-      returning ${released}`,
-  );
-  const inOrder = chunks.toSorted((a, b) => a.id - b.id);
-  await enqueueChunks(tx, jobs, inOrder, { first, isTest });
-  return chunks.length;
+/** Writes chunks that nobody else is writing. @returns the devices that each had left, and its provider */
+async function write(tx: Database, which: SQL | undefined, to: Fate["to"], limit = stepSize) {
+  const { id, provider, planned, sent, failed } = chunk;
+  const found = await tx
+    .select({ id, provider, planned, sent, failed, dropped: chunk.dropped })
+    .from(chunk)
+    .where(which)
+    .limit(limit)
+    .for("update", { skipLocked: true });
+  if (found.length > 0) {
+    const ids = arrayLiteral(found.map((one) => one.id));
+    await tx.update(chunk).set(to).where(sql`${id} = any(${ids}::bigint[])`);
+  }
+  return found.map((one) => ({
+    provider: one.provider,
+    devices: one.planned - one.sent - one.failed - one.dropped,
+  }));
 }
 
 /**
- * Does one step, in the caller's transaction: the first chunks follow, and a job for the others is enqueued.
- * @param notification the notification as this transaction has locked it
+ * Does one step: the next chunks follow.
+ * @param notification as this transaction has locked it, with its new state
+ * @returns whether more may be left
  */
-export async function followNotification(
+export async function followStep(
   tx: Database,
-  jobs: Pick<Jobs, "enqueue">,
-  { state, isTest }: Pick<LockedNotification, "state" | "isTest">,
-  work: FollowJob,
-): Promise<void> {
-  let count = 0;
-  if (state === "CANCELLED") count = await dropChunks(tx, work.notificationId, ["PENDING"]);
-  if (state === "PLANNING") await releaseRanges(tx, jobs, work.notificationId, isTest);
-  if (state === "PLANNING" || state === "SENDING") count = await releaseChunks(tx, jobs, work, isTest);
-  if (!isFullStep(count)) return;
-  const data: FollowJob = { ...work, released: work.released + count };
-  await jobs.enqueue(tx, followQueue, [{ data }]);
-}
-
-interface Dependencies {
-  readonly db: Database;
-  readonly jobs: Jobs;
-  readonly clock: Clock;
-}
-
-/** @returns the handler of the jobs of the queue `follow` */
-export function createFollower({ db, jobs, clock }: Dependencies) {
-  return async (job: Job<FollowJob>): Promise<void> => {
-    const { notificationId } = job.data;
-    await db.transaction(async (tx) => {
-      const notification = await lockNotification(tx, notificationId);
-      if (notification) await followNotification(tx, jobs, notification, job.data);
-      await jobs.complete(tx, followQueue, job);
-    });
-    wakeWorkers(jobs);
-    // If this fails, the completion sweep does it.
-    await completeIfDone(db, notificationId, clock).catch(() => undefined);
+  notificationId: string,
+  { state, isAbandoned }: Pick<LockedNotification, "state" | "isAbandoned">,
+): Promise<boolean> {
+  const step = async ({ from, to }: Fate) => {
+    const which = and(eq(chunk.notificationId, notificationId), inArray(chunk.state, from));
+    return (await write(tx, which, to)).length >= stepSize;
   };
+  // Its workers, should they be there after all, can write no chunk that is done.
+  if (isAbandoned) return step({ from: open, to: dropped });
+  if (state === "CANCELLED") return step({ from: untaken, to: dropped });
+  if (state === "PLANNING") await releaseRanges(tx, notificationId);
+  return (state === "PLANNING" || state === "SENDING") && step({ from: ["PARKED"], to: ready });
+}
+
+/** What becomes of a chunk that is not to be sent, and of others of its notification with it. */
+function fateOf(notification: LockedNotification | undefined): Fate {
+  if (notification?.state === "PAUSED") return { from: ["READY"], to: parked };
+  if (!notification || notification.state === "CANCELLED" || notification.isExpired)
+    return { from: untaken, to: dropped };
+  return { from: [], to: ready };
+}
+
+/**
+ * Sets a chunk aside that this process has taken, as its notification is not to be sent now, and up to 999 others with
+ * it that would be met next. The chunks of a paused notification are parked, those of one that was cancelled or has
+ * expired are dropped. If it is to be sent after all, the chunk is READY again, as if it had not been taken.
+ * @returns the devices that were dropped; none if the attempt has lost the chunk
+ */
+export function setAside(
+  db: Database,
+  { id, attempt, notificationId }: { id: number; attempt: string; notificationId: string },
+): Promise<{ readonly dropped: number }> {
+  return db.transaction(async (tx) => {
+    const { from, to } = fateOf(await lockNotification(tx, notificationId, "share"));
+    const own = and(eq(chunk.id, id), eq(chunk.attempt, attempt), eq(chunk.state, "TAKEN"));
+    const taken = to === ready ? { ...ready, takes: sql`greatest(${chunk.takes} - 1, 0)` } : to;
+    const [one] = await write(tx, own, taken);
+    if (!one) return { dropped: 0 };
+    const ofNotification = and(eq(chunk.notificationId, notificationId), eq(chunk.provider, one.provider));
+    const which = and(ofNotification, inArray(chunk.state, from));
+    const others = from.length > 0 ? await write(tx, which, to, stepSize - 1) : [];
+    return { dropped: to === dropped ? [one, ...others].reduce((sum, { devices }) => sum + devices, 0) : 0 };
+  });
 }

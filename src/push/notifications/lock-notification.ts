@@ -1,5 +1,5 @@
 /** The row lock that precedes every change of a notification's state and every opening of its chunks. */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, number, oneOf } from "../../platform/database/sql/readers.ts";
@@ -19,6 +19,9 @@ export type NotificationState = (typeof states)[number];
 /** Reads a notification's state. */
 export const notificationState = oneOf(states);
 
+/** Condition on the expiry of a notification: no worker has its chunks any more, even if it has not ended. */
+export const isAbandoned = (expiresAt: SQL): SQL => sql`${expiresAt} < now() - interval '1 hour'`;
+
 const notification = names(notifications);
 const lockedFields = {
   state: computed(notificationState, notification.state),
@@ -27,14 +30,24 @@ const lockedFields = {
   isPlanned: computed(boolean, sql`${notification.plannedAt} is not null`),
   /** Milliseconds since the epoch. */
   expiresAt: computed(number, epochMs(notification.expiresAt)),
+  /** By the database's clock. */
+  isExpired: computed(boolean, sql`${notification.expiresAt} <= now()`),
+  /** Whether it has expired so long ago that no worker has any of its chunks. */
+  isAbandoned: computed(boolean, isAbandoned(notification.expiresAt)),
+  /** The number of chunks planned so far. */
+  chunks: notification.chunks,
 };
 const locked = selection(lockedFields);
 export type LockedNotification = RowOf<typeof lockedFields>;
 
-const selectLocked = prepared(
-  ["id"],
-  ({ id }) => sql`select ${locked} from ${notifications} where ${notification.id} = ${id}::uuid for update`,
-);
+// Each send runs these a few times, so they are texts that are rendered once.
+const lockFor = (strength: "update" | "share") =>
+  prepared(
+    ["id"],
+    ({ id }) => sql`
+      select ${locked} from ${notifications} where ${notification.id} = ${id}::uuid for ${sql.raw(strength)}`,
+  );
+const lockStatements = { update: lockFor("update"), share: lockFor("share") };
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -43,9 +56,17 @@ export function isNotificationId(text: string): boolean {
   return uuid.test(text);
 }
 
-/** Locks a notification against planning, control and completion elsewhere. @returns undefined if there is none */
-export async function lockNotification(tx: Database, id: string): Promise<LockedNotification | undefined> {
+/**
+ * Locks a notification against planning, control and completion elsewhere until the transaction ends.
+ * @param strength `share`: others may share the lock
+ * @returns undefined if there is none
+ */
+export async function lockNotification(
+  tx: Database,
+  id: string,
+  strength: "update" | "share" = "update",
+): Promise<LockedNotification | undefined> {
   if (!isNotificationId(id)) return undefined;
-  const [row] = await rows(tx, locked, selectLocked({ id }));
+  const [row] = await rows(tx, locked, lockStatements[strength]({ id }));
   return row;
 }

@@ -1,13 +1,12 @@
 /**
  * Notifications, from the request that sends one to its end: acceptance, the planning of recipients, control by an
  * operator, progress, completion and dead letters. Delivery does the sending; the two share only the tables. The order
- * of locks is the same everywhere: the notification, then its chunks, then jobs. A range that has a job is locked
- * before the notification (plan-ranges.ts).
+ * of locks is the same everywhere: a range that is not parked, its notification, its parked ranges, then its chunks.
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
-import type { Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
+import type { PushWakeUps } from "../queue/work.ts";
 import { createAccept, type SendRequest } from "./accept-notification.ts";
 import { createControl } from "./control-notification.ts";
 import { createDeadLetters, type DeadLetter } from "./dead-letters.ts";
@@ -68,7 +67,9 @@ export interface Notifications {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue" | "wake">;
+  readonly wakeUps: PushWakeUps;
+  /** Has the chunks of a notification follow it in the background (follower.ts). */
+  readonly follow: (notificationId: string) => void;
   readonly clock: Clock;
   /** Seconds from acceptance to expiry. */
   readonly ttlSeconds: number;
@@ -80,8 +81,8 @@ interface Dependencies {
 export function createNotifications(dependencies: Dependencies): Notifications {
   const progress = createProgress(dependencies.db);
   const control = createControl(dependencies);
-  const letters = createDeadLetters(dependencies);
-  const controlled = async (id: string, act: (id: string) => Promise<void>) => {
+  const { list: deadLetters, ...replays } = createDeadLetters(dependencies);
+  const controlled = (act: (id: string) => Promise<void>) => async (id: string) => {
     await act(id);
     return progress.get(id);
   };
@@ -90,13 +91,12 @@ export function createNotifications(dependencies: Dependencies): Notifications {
     list: (request, key) => progress.list(request, key && hashOfKey(key)),
     get: progress.get,
     failures: createFailures(dependencies.db),
-    pause: (id) => controlled(id, control.pause),
-    resume: (id) => controlled(id, control.resume),
-    cancel: (id) => controlled(id, control.cancel),
-    recall: (id) => controlled(id, control.recall),
-    deadLetters: letters.list,
-    replay: letters.replay,
-    replayAll: letters.replayAll,
+    pause: controlled(control.pause),
+    resume: controlled(control.resume),
+    cancel: controlled(control.cancel),
+    recall: controlled(control.recall),
+    deadLetters,
+    ...replays,
     startTestRun: createTestRuns(dependencies),
   };
 }

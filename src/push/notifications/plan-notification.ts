@@ -10,33 +10,20 @@
  * 4. Notifications take turns, range by range, so that one to few users does not wait for one to millions.
  */
 import { setImmediate } from "node:timers/promises";
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
-import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
-import { type PlanJob, planRestQueue } from "../database.ts";
 import { recipientsOf } from "../history/history-blocks.ts";
 import { planLock } from "../plan-lock.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import type { PushWakeUps } from "../queue/work.ts";
 import { notifications, planRanges } from "../schema.ts";
-import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification } from "./lock-notification.ts";
-import { createPlaces, type PlaceAt, type Places, placesAt } from "./places.ts";
-import { type Planned, planRange } from "./plan-range.ts";
-import {
-  endOfStep,
-  ignorePageCosts,
-  isDense,
-  lockRange,
-  type PlanRange,
-  reassignRange,
-  removeRange,
-  splitRange,
-  takeRange,
-} from "./plan-ranges.ts";
+import { planRange } from "./plan-range.ts";
+import { endOfStep, ignorePageCosts, isDense } from "./range-devices.ts";
+import { lastDevice, lockRange, parkRange, removeRange, splitRange, type TakenRange } from "./ranges.ts";
+import { createZones, zonesAt } from "./zones.ts";
 
 /** The most devices of the first step: few, so that the first message goes out at once. */
 const firstStep = 1_000;
@@ -45,187 +32,116 @@ const defaultWindow = 16_000;
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue" | "complete" | "wake">;
+  readonly wakeUps: PushWakeUps;
   readonly clock: Clock;
   /** The providers in use; devices of other providers are not planned. */
   readonly providers: readonly ProviderName[];
   /** The most devices that one step plans. */
-  readonly window?: number;
+  readonly window?: number | undefined;
   /** Called once for a notification that has ended because no live device was found for it. */
   readonly foundNobody?: (notificationId: string) => void;
 }
 
-interface Planner {
-  /**
-   * Handles the jobs of the queues `plan` and `plan-rest`: plans the job's range, or the first step of it, and leaves
-   * the rest to another job.
-   */
-  handle(job: Job<PlanJob>): Promise<void>;
-}
-
 /**
- * The step cannot be committed: the notification is not being planned any more, or a device has come to a new place.
+ * The step cannot be committed: the notification is not being planned any more, or a device has come to a new zone.
  */
 class StepUndoneError extends Error {
   override readonly name = "StepUndoneError";
 }
 
-export function createPlanner(dependencies: Dependencies): Planner {
-  const { db, jobs, clock, providers, window = defaultWindow, foundNobody } = dependencies;
-  const placesOf = createPlaces();
+/**
+ * What has become of a step. "undone": it is to be repeated. "last", "for nobody": it was planned, and no other range
+ * of the notification is left.
+ */
+type Outcome = "lost" | "undone" | "split" | "aside" | "planned" | "last" | "for nobody";
 
-  /** @returns whether the job has ended; if not, its range was split or its step undone, and the next step goes on */
-  async function step(job: Job<PlanJob>): Promise<boolean> {
-    const outcome = await db
-      .transaction(async (tx) => {
-        const range = await takeRange(tx, job);
-        if (!range) return "stopped";
-        const places = await placesOf(tx, range.acceptedAt);
-        const size = range.turn === 0 ? Math.min(firstStep, window) : window;
-        const at = range.utcOffsets && placesAt(places, range.utcOffsets);
-        const end = at ? await endOfStep(tx, range, at, size) : undefined;
-        if (end !== undefined) {
-          await splitRange(tx, jobs, range, end);
-          return "split";
-        }
-        // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
-        await planLock.shared(tx);
-        const now = new Date(clock.now());
-        const { chunks, isOutdated } = await planDevices(tx, range, places, at, size, now);
-        const first = isOutdated ? undefined : await addChunks(tx, range, chunks.length);
-        if (first === undefined) throw new StepUndoneError();
-        await enqueueChunks(tx, jobs, chunks, { first, isTest: range.isTest });
-        await endStep(tx, range, now, countsAfter(first, chunks.length));
-        await removeRange(tx, job);
-        await jobs.complete(tx, job.queue, job);
-        return "planned";
-      })
-      .catch((err: unknown) => {
-        if (err instanceof StepUndoneError) return "stopped";
-        throw err;
-      });
-    if (outcome === "stopped") return giveBack(job);
-    if (outcome === "split") jobs.wake(planRestQueue);
-    else wakeWorkers(jobs);
-    return outcome === "planned";
-  }
+/**
+ * @returns plans a range that was taken, or the first step of it, and leaves the rest to whoever takes that. It rejects
+ *   if a step fails
+ */
+export function createPlanner(dependencies: Dependencies): (range: TakenRange) => Promise<void> {
+  const { db, wakeUps, clock, providers, window = defaultWindow, foundNobody } = dependencies;
+  const zonesOf = createZones();
 
-  /**
-   * Plans the range, whose devices are read in whichever way is faster.
-   * @param at the places of its devices; null in a test run
-   * @param size the most devices of a step
-   */
-  function planDevices(
-    tx: Database,
-    range: PlanRange,
-    places: Places,
-    at: readonly PlaceAt[] | null,
-    size: number,
-    now: Date,
-  ): Promise<Planned> {
-    if (!at) return planRange(tx, range, places, { providers, at: now });
-    return ignorePageCosts(tx, async () => {
-      const dense = await isDense(tx, range, at, size);
-      return planRange(tx, range, places, { providers, at: now, isDense: dense });
+  async function step(tx: Database, taken: TakenRange): Promise<Outcome> {
+    const { notificationId, rangeNumber } = taken;
+    const locked = await lockRange(tx, taken);
+    if (!locked) return "lost";
+    const { state, utcOffsets, acceptedAt } = notifications;
+    const [notification] = await tx
+      .select({ state, utcOffsets, acceptedAt })
+      .from(notifications)
+      .where(eq(notifications.id, notificationId));
+    if (notification?.state !== "PLANNING") return setRangeAside(tx, taken);
+    const range = { ...taken, through: locked.through ?? (await lastDevice(tx)) };
+    const zones = await zonesOf(tx, notification.acceptedAt.getTime());
+    const size = rangeNumber === 0 ? Math.min(firstStep, window) : window;
+    const offsets = notification.utcOffsets;
+    const wanted = offsets && zonesAt(zones, offsets);
+    const now = new Date(clock.now());
+    const made = await ignorePageCosts(tx, async () => {
+      const end = wanted ? await endOfStep(tx, range, wanted, size) : undefined;
+      if (end !== undefined) return { end };
+      // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
+      await planLock.shared(tx);
+      const dense = wanted !== null && (await isDense(tx, range, wanted, size));
+      return planRange(tx, { ...range, utcOffsets: offsets, isDense: dense, providers, at: now }, zones);
     });
+    if ("end" in made) {
+      await splitRange(tx, range, made.end);
+      return "split";
+    }
+    if (made.isOutdated) throw new StepUndoneError();
+    return endStep(tx, taken, made.chunks, now);
   }
 
-  /** Ends a job whose range cannot be planned now. @returns whether it has ended: if not, the range is to be planned */
-  function giveBack(job: Job<PlanJob>): Promise<boolean> {
-    return db.transaction(async (tx) => {
-      const hasRange = await lockRange(tx, job);
-      const notification = await lockNotification(tx, job.data.notificationId);
-      if (notification?.state === "PLANNING" && hasRange) return false;
-      // Resuming gives it a job again.
-      if (notification?.state === "PAUSED") await reassignRange(tx, job, null);
-      else await removeRange(tx, job);
-      if (notification && !notification.isRecalled) await countRecipients(tx, job.data.notificationId);
-      await jobs.complete(tx, job.queue, job);
-      return true;
-    });
-  }
-
-  return {
-    async handle(job) {
+  return async (range) => {
+    const { notificationId } = range;
+    let outcome: Outcome;
+    do {
       // On the embedded database a step blocks the event loop; this lets other work run in between.
-      while (!(await step(job))) await setImmediate();
-      const { notificationId } = job.data;
-      // If this fails, the completion sweep does it.
-      const isCompleted = await completeIfDone(db, notificationId, clock).catch(() => false);
-      if (isCompleted && (await isForNobody(db, notificationId))) foundNobody?.(notificationId);
-    },
+      await setImmediate();
+      outcome = await db
+        .transaction((tx) => step(tx, range))
+        .catch((err: unknown) => {
+          if (err instanceof StepUndoneError) return "undone";
+          throw err;
+        });
+      if (outcome === "split") wakeUps.wake("ranges");
+    } while (outcome === "split" || outcome === "undone");
+    wakeUps.wake("chunks");
+    if (outcome === "lost" || outcome === "planned") return;
+    // If this fails, the follower does it.
+    const isCompleted = await completeIfDone(db, notificationId, clock).catch(() => false);
+    if (isCompleted && outcome === "for nobody") foundNobody?.(notificationId);
   };
 }
 
-const notification = names(notifications);
-const range = names(planRanges);
-const counted = selection({ chunks: notification.chunks });
-
-/**
- * Adds the chunks of a step to the notification's, and locks it until the end of the transaction.
- * @returns how many chunks it had before; undefined if it is not being planned any more
- */
-async function addChunks(
-  tx: Database,
-  { notificationId }: PlanRange,
-  chunks: number,
-): Promise<number | undefined> {
-  const [found] = await rows(
-    tx,
-    counted,
-    sql`
-      update ${notifications} set ${notification.chunks} = ${notification.chunks} + ${chunks}::int
-      where ${notification.id} = ${notificationId}::uuid and ${notification.state} = 'PLANNING'
-      returning ${counted}`,
-  );
-  return found && found.chunks - chunks;
-}
-
-function isForNobody(db: Database, notificationId: string): Promise<boolean> {
-  const { id, state, recipients, chunks } = notification;
-  const found = sql`${id} = ${notificationId}::uuid and ${state} = 'COMPLETED'`;
-  const one = sql`select 1 from ${notifications} where ${found} and ${recipients} = 0 and ${chunks} = 0`;
-  return rowCount(db, one).then((count) => count > 0);
-}
-
-/** The factor by which a notification's chunks grow between two counts of its recipients. */
-const growth = 1.1;
-
-/**
- * Whether the recipients are counted after a step. They are summed over all that was planned, so a large notification
- * counts them only now and then, which takes no longer in all than a few such sums.
- * @param before how many chunks the notification had before the step that added some
- */
-export function countsAfter(before: number, added: number): boolean {
-  const stage = (chunks: number) => Math.floor(Math.log(chunks) / Math.log(growth));
-  return stage(before + added) > stage(before);
+/** Parks or removes a range whose notification is not being planned. */
+async function setRangeAside(tx: Database, range: TakenRange): Promise<Outcome> {
+  const notification = await lockNotification(tx, range.notificationId);
+  if (notification?.state === "PLANNING") return "undone";
+  if (notification?.state === "PAUSED") await parkRange(tx, range);
+  else await removeRange(tx, range);
+  return "aside";
 }
 
 /**
- * Ends planning if no other range is left, and counts the recipients then, or when it is time to. The notification is
- * locked by now: of two steps that end at once, the second one sees what the first has written and removed.
+ * Adds the chunks of a step to the notification's, and removes its range; planning ends if no other range is left. The
+ * notification is locked first: of two steps that end at once, the second one sees what the first has removed.
  */
-async function endStep(
-  tx: Database,
-  { notificationId, after }: PlanRange,
-  at: Date,
-  counts: boolean,
-): Promise<void> {
-  const id = sql`${notificationId}::uuid`;
-  const isLast = sql`not exists (
-    select from ${planRanges} where ${range.notificationId} = ${id} and ${range.after} <> ${after}::bigint)`;
-  await tx.execute(sql`
-    update ${notifications}
-    set ${notification.recipients} = case when is_last or ${counts}::boolean then ${recipientsOf(id)}
-        else ${notification.recipients} end,
-      ${notification.state} = case when is_last then 'SENDING' else ${notification.state} end,
-      ${notification.plannedAt} = case when is_last then ${at.toISOString()}::timestamptz end
-    from (select ${isLast} as is_last) as rest
-    where ${notification.id} = ${id}`);
-}
-
-async function countRecipients(tx: Database, notificationId: string): Promise<void> {
-  const id = sql`${notificationId}::uuid`;
-  await tx.execute(sql`
-    update ${notifications} set ${notification.recipients} = ${recipientsOf(id)} where ${notification.id} = ${id}`);
+async function endStep(tx: Database, range: TakenRange, added: number, at: Date): Promise<Outcome> {
+  const { notificationId } = range;
+  const notification = await lockNotification(tx, notificationId);
+  if (notification?.state !== "PLANNING") throw new StepUndoneError();
+  await removeRange(tx, range);
+  const left = await tx.$count(planRanges, eq(planRanges.notificationId, notificationId));
+  const chunks = notification.chunks + added;
+  const recipients = recipientsOf(sql`${notificationId}::uuid`);
+  await tx
+    .update(notifications)
+    .set({ chunks, ...(left === 0 && { state: "SENDING", plannedAt: at, recipients }) })
+    .where(eq(notifications.id, notificationId));
+  if (left > 0) return "planned";
+  return chunks > 0 ? "last" : "for nobody";
 }

@@ -1,23 +1,17 @@
 /**
- * The progress of notifications: sums over their chunks, by offset and provider. Each call is one statement, so that
- * the figures are of one moment and add up:
+ * The progress of notifications: sums over all that they were cut into, by offset and provider. It is one statement, so
+ * that the figures are of one moment and add up:
  * planned = sent + failed + dropped + deadLettered + remaining.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
-import {
-  computed,
-  isoTime,
-  type RowOf,
-  rawRows,
-  rows,
-  selection,
-} from "../../platform/database/sql/statements.ts";
+import { computed, isoTime, type RowOf, rows, selection } from "../../platform/database/sql/statements.ts";
 import { notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
-import { deliveryChunks, notifications } from "../schema.ts";
+import { notifications } from "../schema.ts";
+import { part, parts, recipientsNow } from "./chunk-sums.ts";
 import { notificationOfKey } from "./idempotency-key.ts";
 import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
@@ -69,24 +63,23 @@ export interface NotificationProgress extends Counts {
 
 const n = names(notifications, "n");
 const notification = names(notifications);
-const chunk = names(deliveryChunks);
 
 const total = (count: SQL) => computed(integer, sql`sum(${count})`);
 
 /** The number of devices that a chunk has left: that of its `device_ids`, by a constraint of the table. */
-const left = sql`${chunk.planned} - ${chunk.sent} - ${chunk.failed} - ${chunk.dropped}`;
+const left = sql`${part.planned} - ${part.sent} - ${part.failed} - ${part.dropped}`;
 const leftWhere = (condition: SQL) => sql`coalesce(sum(${left}) filter (where ${condition}), 0)`;
-const isDead = sql`${chunk.state} = 'DEAD'`;
+const isDead = sql`${part.state} = 'DEAD'`;
 /** Condition on a chunk: it is not sent any more, whether or not the drop has been stored in it yet. */
-const isCancelled = sql`${n.state} = 'CANCELLED' and ${chunk.state} = 'PENDING'`;
+const isCancelled = sql`${n.state} = 'CANCELLED' and ${part.state} in ('READY', 'WAITING', 'PARKED')`;
 
 const share = selection({
-  utcOffset: chunk.utcOffset,
-  provider: computed(oneOf(providerNames), chunk.provider),
-  planned: total(chunk.planned),
-  sent: total(chunk.sent),
-  failed: total(chunk.failed),
-  dropped: computed(integer, sql`sum(${chunk.dropped}) + ${leftWhere(isCancelled)}`),
+  utcOffset: part.utcOffset,
+  provider: computed(oneOf(providerNames), part.provider),
+  planned: total(part.planned),
+  sent: total(part.sent),
+  failed: total(part.failed),
+  dropped: computed(integer, sql`sum(${part.dropped}) + ${leftWhere(isCancelled)}`),
   deadLettered: computed(integer, leftWhere(isDead)),
   remaining: computed(integer, leftWhere(sql`not (${isDead} or ${isCancelled})`)),
 });
@@ -102,58 +95,39 @@ const describedFields = {
   completedAt: computed(nullable(text), isoTime(n.completedAt)),
   recalledAt: computed(nullable(text), isoTime(n.recalledAt)),
   removalStopped: computed(boolean, sql`${n.removalStoppedAt} is not null`),
-  recipients: n.recipients,
+  recipients: computed(integer, recipientsNow),
   breakdown: computed(
     listOf(share),
     sql`coalesce((
       select jsonb_agg(to_jsonb(summed)) from (
-        select ${share} from ${deliveryChunks} where ${chunk.notificationId} = ${n.id}
-        group by ${chunk.utcOffset}, ${chunk.provider} order by ${chunk.utcOffset}, ${chunk.provider}
+        select ${share} from ${parts}
+        group by ${part.utcOffset}, ${part.provider} order by ${part.utcOffset}, ${part.provider}
       ) as summed
     ), '[]')`,
   ),
 };
 const described = selection(describedFields);
-const counted = selection({ total: computed(integer, sql`total`) });
-
-interface Progress {
-  /**
-   * Lists notifications, the newest first.
-   * @param sentWith the hash of an idempotency key: only the one sent with it
-   */
-  list(request: PageRequest, sentWith?: Uint8Array): Promise<Page<NotificationProgress>>;
-  /** @throws ServiceError `notification_not_found` */
-  get(id: string): Promise<NotificationProgress>;
-}
-
-export function createProgress(db: Database): Progress {
+/** Reads progress: `list` that of all, the newest first, or of the one that was sent with a key, given as its hash. */
+export function createProgress(db: Database) {
   return {
-    async list({ page, size }, sentWith) {
+    async list({ page, size }: PageRequest, sentWith?: Uint8Array): Promise<Page<NotificationProgress>> {
       const wanted = sentWith ? sql`${notification.id} = (${notificationOfKey(sentWith)})` : sql`true`;
-      const found = await rawRows(
-        db,
-        sql`
-          select ${described}, ${counted}
-          from (select count(*)::int as total from ${notifications} where ${wanted}) as counted
-          left join (
-            select * from ${notifications} where ${wanted}
-            order by ${notification.id} desc limit ${size}::int offset ${page * size}::bigint
-          ) as n on true
-          order by ${n.id} desc`,
-      );
-      const content = found.flatMap((row) => {
-        const one = described.readJoined(row, "id");
-        return one ? [withSums(one)] : [];
-      });
-      return { content, number: page, size, totalElements: counted.read(found[0]).total };
-    },
-    async get(id) {
-      if (!isNotificationId(id)) throw notificationNotFound();
-      const [found] = await rows(
+      const found = await rows(
         db,
         described,
-        sql`select ${described} from ${notifications} n where ${n.id} = ${id}::uuid`,
+        sql`
+          select ${described} from (
+            select * from ${notifications} where ${wanted}
+            order by ${notification.id} desc limit ${size}::int offset ${page * size}::bigint
+          ) as n
+          order by ${n.id} desc`,
       );
+      const totalElements = await db.$count(notifications, wanted);
+      return { content: found.map(withSums), number: page, size, totalElements };
+    },
+    async get(id: string): Promise<NotificationProgress> {
+      const one = sql`select ${described} from ${notifications} n where ${n.id} = ${id}::uuid`;
+      const [found] = isNotificationId(id) ? await rows(db, described, one) : [];
       if (!found) throw notificationNotFound();
       return withSums(found);
     },

@@ -7,9 +7,8 @@ import type { Clock } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import type { Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import { planQueue } from "../database.ts";
+import type { PushWakeUps } from "../queue/work.ts";
 import { notifications, testRuns } from "../schema.ts";
 import { storeNotification } from "./store-notification.ts";
 
@@ -24,7 +23,7 @@ const intervalMs = 60_000;
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue" | "wake">;
+  readonly wakeUps: PushWakeUps;
   readonly clock: Clock;
   readonly ttlSeconds: number;
   readonly testUserIds: readonly string[];
@@ -33,7 +32,7 @@ interface Dependencies {
 
 /** Starts a run, unless the last one is still being sent or began less than a minute ago. */
 export function createTestRuns(dependencies: Dependencies): () => Promise<void> {
-  const { db, jobs, clock, ttlSeconds, testUserIds, logger } = dependencies;
+  const { db, wakeUps, clock, ttlSeconds, testUserIds, logger } = dependencies;
   let current: Promise<void> | undefined;
   /** When this process last started a run: within a minute of it the database would refuse another. */
   let startedAt = Number.NEGATIVE_INFINITY;
@@ -45,9 +44,8 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
     const audience = { userIds: testUserIds };
     const times = { acceptedAt: new Date(now), expiresAt: new Date(now + ttlSeconds * 1000) };
     const run = { id, ...content, audience, clientId: null, ...times };
-    const isStarted = await db.transaction((tx) => storeNotification(tx, jobs, run, claimRun(id)));
-    if (!isStarted) return;
-    jobs.wake(planQueue);
+    if (!(await storeNotification(db, run, claimRun(id)))) return;
+    wakeUps.wake("ranges");
     startedAt = now;
     logger.info({ notificationId: id }, "A test run was started");
   }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { IdentityDeletedSchema } from "../../../gen/proto/auth/v1/events_pb.ts";
 import { type CloudEvent, decodeEvent, encodeEvent } from "../../../src/platform/messaging/cloud-event.ts";
-import { inJobSpan } from "../../../src/platform/messaging/event-spans.ts";
+import { inQueueSpan } from "../../../src/platform/messaging/event-spans.ts";
 import { subscriberWithTimeout } from "../../../src/platform/messaging/relay.ts";
 import { recordSpans } from "../../support/recorded-spans.ts";
 
@@ -64,7 +64,7 @@ describe("what is done about an event, and a job", () => {
     const spans = recordSpans();
     const parent = { traceparent, tracestate: "vendor=1" };
     await process({ ...event, ...parent });
-    await inJobSpan("plan", "4d6a", parent, acting.deliver);
+    await inQueueSpan("plan", "4d6a", parent, acting.deliver);
     expect(spans).toMatchObject([
       { name: "process auth.identity.deleted.v1", kind: "consumer", parent, error: null },
       { name: "process plan", kind: "consumer", parent, error: null },
@@ -75,7 +75,7 @@ describe("what is done about an event, and a job", () => {
     await process({ ...event, traceparent });
     const spans = recordSpans();
     await process(event);
-    await inJobSpan("plan", "4d6a", undefined, acting.deliver);
+    await inQueueSpan("plan", "4d6a", undefined, acting.deliver);
     expect(spans).toEqual([]);
   });
 });

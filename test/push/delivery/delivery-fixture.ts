@@ -1,17 +1,18 @@
 /** What the tests of delivery share: a database with devices and planned chunks, and workers on it. */
-import { createHash, randomUUID } from "node:crypto";
+import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
+import { WakeUps } from "../../../src/platform/base/worker.ts";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { arrayLiteral, type Database, type Reads } from "../../../src/platform/database/database.ts";
-import { createJobs, type Jobs } from "../../../src/platform/messaging/jobs.ts";
 import { createMetrics, type Metrics } from "../../../src/platform/observability/metrics.ts";
-import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
+import { pushMigrations } from "../../../src/push/database.ts";
 import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
-import { followNotification } from "../../../src/push/notifications/follow-chunks.ts";
+import { setAside } from "../../../src/push/notifications/follow-chunks.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import type { Outcome, PushProvider, Recipient } from "../../../src/push/providers/provider.ts";
+import type { Work } from "../../../src/push/queue/work.ts";
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
 import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
@@ -78,15 +79,12 @@ export interface Planned {
 }
 
 export interface ChunkRow extends Record<string, unknown> {
-  /** As in the table; PARKED: PENDING, and without a job. */
   readonly state: string;
   readonly planned: number;
   readonly sent: number;
   readonly failed: number;
   readonly dropped: number;
-  readonly dead: number;
   readonly rest: number;
-  readonly attempt: number;
   readonly retries: number;
   readonly reason: string | null;
 }
@@ -101,12 +99,12 @@ export interface DeliveryTest {
   readonly database: ServiceDatabase;
   readonly db: Database;
   readonly reads: Reads;
-  readonly jobs: Jobs;
+  readonly wakeUps: WakeUps<Work>;
   readonly log: CapturedLog;
   readonly metrics: Metrics;
   /** Ids of notifications that delivery asked to complete. */
   readonly completed: string[];
-  /** Devices, a notification to them, its chunks and their jobs. */
+  /** Devices, a notification to them, and its chunks. */
   plan(plan: Plan): Promise<Planned>;
   startWorker(options: WorkerOptions): { stop(): Promise<void> };
   /** A notification's chunks, in their order. */
@@ -117,11 +115,12 @@ export interface DeliveryTest {
   /** As an operator's pause and resume have it. */
   pause(planned: Planned): Promise<void>;
   resume(planned: Planned): Promise<void>;
-  /** Forgets the states of providers, answers and the jobs that are left, so that no test works for another or slows it down. */
+  /** Forgets the states of providers, responses and the chunks that are left, so that no test works for another or slows it down. */
   clearState(): Promise<void>;
   /** As if the provider had failed; null: its pause is over, and it is to be probed. */
   pauseProvider(pause: { cause: string; seconds: number | null; service?: string }): Promise<void>;
-  openJobs(provider?: ProviderName): Promise<number>;
+  /** How many chunks are to be sent, without those that are parked. */
+  openChunks(provider?: ProviderName): Promise<number>;
   stopWorkers(): Promise<void>;
   close(): Promise<void>;
 }
@@ -135,8 +134,8 @@ export async function eventually(isTrue: () => boolean | Promise<boolean>): Prom
   }
 }
 
-/** Inserts devices, a notification to them, its chunks and their jobs. */
-export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Plan): Promise<Planned> {
+/** Inserts devices, a notification to them, and its chunks. */
+export async function planOn(db: Database, plan: Plan): Promise<Planned> {
   const { devices, chunkSize = 1000, provider = "fcm", ttl = 3600, name = uuidv7(Date.now()) } = plan;
   const { users = devices } = plan;
   const now = Date.now();
@@ -166,20 +165,15 @@ export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Pl
   const chunkIds: number[] = [];
   for (let first = 0; first < devices; first += chunkSize) {
     const ids = deviceIds.slice(first, first + chunkSize);
-    const id = randomUUID();
-    await db.transaction(async (tx) => {
-      const [chunk] = await rows<{ id: string }>(
-        tx,
-        sql`
-          insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent,
-            failed, dropped, dead, attempt, retries, job_id, updated_at)
-          values (${notificationId}::uuid, ${provider}, 0, 'PENDING', ${`{${ids.join(",")}}`}::bigint[],
-            ${ids.length}::int, 0, 0, 0, 0, 0, 0, ${id}::uuid, now())
-          returning id::text`,
-      );
-      chunkIds.push(Number(chunk?.id));
-      await jobs.enqueue(tx, deliveryQueue(provider), [{ id, data: { chunkId: Number(chunk?.id) } }]);
-    });
+    const [chunk] = await rows<{ id: string }>(
+      db,
+      sql`
+        insert into push.delivery_chunks (notification_id, provider, utc_offset, turn, device_ids, planned)
+        values (${notificationId}::uuid, ${provider}, 0, ${first === 0 ? 0 : 1_000 + chunkIds.length}::int,
+          ${`{${ids.join(",")}}`}::bigint[], ${ids.length}::int)
+        returning id::text`,
+    );
+    chunkIds.push(Number(chunk?.id));
   }
   return { notificationId, chunkIds, deviceIds, tokens };
 }
@@ -192,13 +186,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
   const { db, reads } = opened;
   const log = captureLog();
   const metrics = createMetrics("gatepost", "1.2.3");
-  const jobs = createJobs({
-    database: opened,
-    tables: pushJobTables,
-    logger: log.logger,
-  });
-  cleanup.defer(() => jobs.stop());
-  await jobs.start();
+  const wakeUps = new WakeUps<Work>();
   const completed: string[] = [];
   const workers = new Set<{ stop(): Promise<void> }>();
   cleanup.defer(stopWorkers);
@@ -207,8 +195,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     return rows<ChunkRow>(
       db,
       sql`
-        select case when state = 'PENDING' and job_id is null then 'PARKED' else state end as state, planned, sent,
-          failed, dropped, dead, cardinality(device_ids) as rest, attempt, retries, reason
+        select state, planned, sent, failed, dropped, cardinality(device_ids) as rest, retries, reason
         from push.delivery_chunks where notification_id = ${notificationId}::uuid order by id`,
     );
   }
@@ -227,17 +214,16 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     database,
     db,
     reads,
-    jobs,
+    wakeUps,
     log,
     metrics,
     completed,
-    plan: (plan) => planOn(db, jobs, plan),
+    plan: (plan) => planOn(db, plan),
     startWorker({ providers, settings, rules }) {
       const isFirst = metrics.registry.getSingleMetric("gatepost_push_provider_paused") === undefined;
       const worker = startDelivery({
-        db,
-        reads,
-        jobs,
+        database: opened,
+        wakeUps,
         providers: new Map(providers.map((provider) => [provider.name, provider])),
         settings: {
           maxPerSecond: 0,
@@ -250,11 +236,13 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
         logger: log.logger,
         // The first one's are looked at.
         metrics: isFirst ? metrics : createMetrics("gatepost", "1.2.3"),
-        async completeIfDone(_db, notificationId) {
-          completed.push(notificationId);
+        setAside: (chunk) => setAside(db, chunk),
+        completion: {
+          ifDone: async (notificationId) => completed.push(notificationId),
+          lock: async () => undefined,
+          inTransaction: async (_tx, notificationId) => completed.push(notificationId),
         },
         removeDeadDevices,
-        handleFailedJob: async () => undefined,
         idleMs: 50,
       });
       workers.add(worker);
@@ -272,30 +260,28 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     setState,
     pause: (planned) => setState(planned, "PAUSED"),
     async resume(planned) {
-      await db.transaction(async (tx) => {
-        await tx.execute(
-          sql`update push.notifications set state = 'SENDING' where id = ${planned.notificationId}::uuid`,
-        );
-        const work = { notificationId: planned.notificationId, released: 0 };
-        await followNotification(tx, jobs, { state: "SENDING", isTest: false }, work);
-      });
+      await setState(planned, "SENDING");
+      await db.execute(sql`
+        update push.delivery_chunks set state = 'READY'
+        where notification_id = ${planned.notificationId}::uuid and state = 'PARKED'`);
+      wakeUps.wake("returned", "chunks");
     },
     async clearState() {
-      await db.execute(sql`delete from push_jobs.job where name like 'deliver-%' and state < 'completed'`);
-      await db.execute(sql`delete from push.provider_paces`);
+      await db.execute(sql`delete from push.delivery_chunks where state in ('READY', 'WAITING', 'PARKED')`);
+      await db.execute(sql`delete from push.provider_states`);
       await db.execute(sql`delete from push.dead_reports`);
-      await db.execute(sql`delete from push.provider_answers`);
+      await db.execute(sql`delete from push.provider_responses`);
     },
     async pauseProvider({ cause, seconds, service = "" }) {
       await db.execute(sql`
-        insert into push.provider_paces (provider, service, next_at, share, failures, cause, reason, paused_until)
+        insert into push.provider_states (provider, service, next_at, share, failures, cause, reason, paused_until)
         values ('fcm', ${service}, now(), 0.5, 1, ${cause}, 'a test', now() + make_interval(secs => ${seconds}::float8))`);
     },
-    async openJobs(provider = "fcm") {
+    async openChunks(provider = "fcm") {
       const [row] = await rows<{ count: number }>(
         db,
-        sql`select count(*)::int as count from push_jobs.job
-            where name = ${deliveryQueue(provider)} and state < 'completed'`,
+        sql`select count(*)::int as count from push.delivery_chunks
+            where provider = ${provider} and state in ('READY', 'WAITING', 'TAKEN')`,
       );
       return row?.count ?? 0;
     },
@@ -308,7 +294,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
 export async function rateRow(test: Pick<DeliveryTest, "db">) {
   const [row] = await rows<{ failures: number; share: number; paused: boolean; reason: string | null }>(
     test.db,
-    sql`select failures, share, coalesce(paused_until > now(), false) as paused, reason from push.provider_paces`,
+    sql`select failures, share, coalesce(paused_until > now(), false) as paused, reason from push.provider_states`,
   );
   return row;
 }

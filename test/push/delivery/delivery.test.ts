@@ -3,12 +3,7 @@ import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
-import { JobLostError } from "../../../src/platform/messaging/jobs.ts";
-import { deliveryQueue } from "../../../src/push/database.ts";
-import { type TakenChunk, takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
-import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { messageId } from "../../../src/push/delivery/message-id.ts";
-import { settleChunk } from "../../../src/push/delivery/settle-chunk.ts";
 import type { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -48,10 +43,10 @@ describe.each(backends)("delivery on %s", (backend) => {
     const worker = test.startWorker({ providers: [fcm] });
     const chunks = await test.until(planned, ["DONE"]);
     await worker.stop();
-    expect(chunks.map(({ sent, rest, attempt }) => [sent, rest, attempt])).toEqual([
-      [1000, 0, 1],
-      [1000, 0, 1],
-      [500, 0, 1],
+    expect(chunks.map(({ sent, rest }) => [sent, rest])).toEqual([
+      [1000, 0],
+      [1000, 0],
+      [500, 0],
     ]);
     expect(fake.ledger.summary()).toMatchObject({ tokens: 2500, messages: 2500, repeats: 0 });
     for (const [index, token] of planned.tokens.entries()) {
@@ -61,7 +56,7 @@ describe.each(backends)("delivery on %s", (backend) => {
       if (index % 100 === 0) expect(fake.ledger.token(token)?.messages).toMatchObject([expected]);
     }
     expect(test.completed.filter((id) => id === planned.notificationId)).toHaveLength(3);
-    expect(await test.openJobs()).toBe(0);
+    expect(await test.openChunks()).toBe(0);
     expect((await test.until(others, ["PARKED"]))[0]).toMatchObject({ sent: 0, rest: 5 });
     expect(await test.metrics.registry.metrics()).toContain(
       'gatepost_push_messages_total{provider="fcm",outcome="sent"} 2500',
@@ -88,7 +83,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     fake.play({ tokenPattern: "^dead-0*[0-9]-", answer: "UNREGISTERED" });
     test.startWorker({ providers: [fcm] });
     const [chunk] = await test.until(planned, ["DONE"]);
-    expect(chunk).toMatchObject({ sent: 290, failed: 10, dead: 10 });
+    expect(chunk).toMatchObject({ sent: 290, failed: 10 });
     await eventually(async () => (await deviceCount()) === before + 290);
   });
 
@@ -100,7 +95,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     // The messages have gone out, so the devices have been loaded.
     await eventually(() => playing.played === 2);
     await test.db.execute(sql`update push.devices set renewed_at = now() where id = ${renewed}::bigint`);
-    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ failed: 2, dead: 2 });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ failed: 2 });
     const left = () =>
       rows<{ id: number }>(test.db, sql`select id::int from push.devices where id in (${renewed}, ${other})`);
     await eventually(async () => (await left()).length < 2);
@@ -121,7 +116,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     expect(fake.ledger.summary().messages).toBe(atPause);
     const held = await test.chunks(planned);
     expect(held.reduce((sum, { sent }) => sum + sent, 0)).toBe(atPause);
-    expect(await test.openJobs()).toBe(0);
+    expect(await test.openChunks()).toBe(0);
     await test.resume(planned);
     const chunks = await test.until(planned, ["DONE"]);
     expect(chunks.map(({ sent }) => sent)).toEqual([300, 300]);
@@ -145,10 +140,11 @@ describe.each(backends)("delivery on %s", (backend) => {
     const short = await test.plan({ devices: 600, ttl: 3 });
     test.startWorker({ providers: [fcm], settings: { maxPerSecond: 100 } });
     expect((await test.until(late, ["DONE"]))[0]).toMatchObject({ sent: 0, dropped: 5 });
-    const [chunk] = await test.until(short, ["DONE"]);
-    expect(chunk?.sent).toBeGreaterThan(0);
-    expect(chunk?.dropped).toBeGreaterThan(100);
-    expect(fake.ledger.summary().messages).toBe(chunk?.sent);
+    const chunks = await test.until(short, ["DONE"]);
+    const sum = (count: "sent" | "dropped") => chunks.reduce((all, chunk) => all + chunk[count], 0);
+    expect(sum("sent")).toBeGreaterThan(0);
+    expect(sum("dropped")).toBeGreaterThan(100);
+    expect(fake.ledger.summary().messages).toBe(sum("sent"));
   });
 
   it("puts back at once what is left when the process is to end, so that another goes on", async () => {
@@ -159,84 +155,36 @@ describe.each(backends)("delivery on %s", (backend) => {
     await first.stop();
     expect(asked()).toBeLessThan(1_000);
     const [left] = await test.chunks(planned);
-    expect(left).toMatchObject({ state: "PENDING", retries: 0, sent: fake.ledger.summary().messages });
+    expect(left).toMatchObject({ state: "READY", retries: 0, sent: fake.ledger.summary().messages });
     test.startWorker({ providers: [fcm] });
-    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 400, attempt: 2 });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 400 });
     expect(fake.ledger.summary()).toMatchObject({ tokens: 400, messages: 400 });
   });
 
-  it("cannot write a chunk that another worker has taken meanwhile", async () => {
+  it("cannot write a chunk that another process has taken meanwhile", async () => {
     const planned = await test.plan({ devices: 20 });
     fake.play({ delayMs: 1_500 });
     test.startWorker({ providers: [fcm] });
-    await test.until(planned, ["SENDING"]);
+    await test.until(planned, ["TAKEN"]);
     await test.db.execute(sql`
-      update push.delivery_chunks set attempt = attempt + 1 where notification_id = ${planned.notificationId}::uuid`);
-    await eventually(() => test.log.text().includes("taken over by another worker"));
-    expect((await test.chunks(planned))[0]).toMatchObject({
-      state: "SENDING",
-      sent: 0,
-      rest: 20,
-      attempt: 2,
-    });
-    // Its job is tried again later, when other tests count messages.
+      update push.delivery_chunks set attempt = ${randomUUID()}::uuid
+      where notification_id = ${planned.notificationId}::uuid`);
+    await eventually(() => test.log.text().includes("taken over by another process"));
+    expect((await test.chunks(planned))[0]).toMatchObject({ state: "TAKEN", sent: 0, rest: 20 });
     await test.setState(planned, "CANCELLED");
   });
 
-  it("lets no job take a chunk that has another by now, however often it was tried", async () => {
-    const planned = await test.plan({ devices: 300 });
-    const [chunkId = 0] = planned.chunkIds;
-    // Left over from before a pause: its worker had died before it took the chunk, so it is tried again.
-    const older = randomUUID();
-    fake.play({ delayMs: 1_000 });
+  it("lets a process that was taken for dead take nothing, until it has another id", async () => {
+    const [first, second] = [await test.plan({ devices: 1 }), await test.plan({ devices: 1 })];
     test.startWorker({ providers: [fcm] });
-    await test.until(planned, ["SENDING"]);
-    await test.jobs.enqueue(test.db, deliveryQueue("fcm"), [{ id: older, data: { chunkId } }]);
-    await test.db.execute(sql`update push_jobs.job set retry_count = 1 where id = ${older}::uuid`);
-    test.startWorker({ providers: [fcm] });
-    await eventually(async () => (await test.openJobs()) <= 1);
-    const [chunk] = await test.until(planned, ["DONE"]);
-    expect(chunk).toMatchObject({ attempt: 1, sent: 300 });
-    expect(fake.ledger.summary()).toMatchObject({ tokens: 300, messages: 300, repeats: 0 });
-  });
-
-  it("lets a later try of the chunk's job take it over, and never an earlier one", async () => {
-    const planned = await test.plan({ devices: 1 });
-    const [chunkId = 0] = planned.chunkIds;
-    const [row] = await rows<{ id: string }>(
-      test.db,
-      sql`select job_id::text as id from push.delivery_chunks where id = ${chunkId}::bigint`,
-    );
-    const taken: TakenChunk[] = [];
-    const take = async (retryCount: number, id = row?.id ?? "") => {
-      const chunk = await takeChunk(test.db, "fcm", { id, retryCount, data: { chunkId } });
-      if (chunk) taken.push(chunk);
-      return chunk?.fence;
-    };
-    expect(await take(5, randomUUID())).toBeUndefined();
-    const fences = [await take(1), await take(0), await take(1), await take(2), await take(1)];
-    expect(fences).toEqual([1, undefined, undefined, 2, undefined]);
-
-    // Nor can the earlier one store what it has sent, even if nobody has asked after its job.
-    const [earlier, later] = taken;
-    if (!earlier || !later) throw new Error("it was not taken twice");
-    const job = {
-      ...{ id: row?.id ?? "", queue: deliveryQueue("fcm"), data: { chunkId } },
-      ...{ retryCount: 1, priority: 0, failedId: null },
-    };
-    const jobs = { complete: async () => undefined, enqueue: async () => undefined };
-    const counts = { sent: 1, failed: 0, dropped: 0, dead: 0, failures: new Map() };
-    const result = { counts, responses: undefined, tries: [] };
-    const dependencies = {
-      db: test.db,
-      jobs,
-      provider: "fcm",
-      limits: { maxDeadPercent: 10, ...deliveryRules },
-    } as const;
-    await expect(settleChunk(dependencies, job, earlier, result)).rejects.toThrow(JobLostError);
-    expect((await test.chunks(planned))[0]).toMatchObject({ state: "SENDING", sent: 0, rest: 1 });
-    await settleChunk(dependencies, job, later, result);
-    expect((await test.chunks(planned))[0]).toMatchObject({ state: "DONE", sent: 1, rest: 0 });
+    await test.until(first, ["DONE"]);
+    await test.until(second, ["DONE"]);
+    const ids = () => rows<{ id: string }>(test.db, sql`select id::text from push.processes`);
+    const [before] = await ids();
+    await test.db.execute(sql`delete from push.processes`);
+    expect((await test.until(await test.plan({ devices: 5 }), ["DONE"]))[0]).toMatchObject({ sent: 5 });
+    const [after] = await ids();
+    expect(after?.id).not.toBe(before?.id);
   });
 
   it("honours Retry-After: nothing is sent before, everything afterwards", async () => {
@@ -269,9 +217,8 @@ describe.each(backends)("delivery on %s", (backend) => {
       retryAfter: 8,
     });
     test.startWorker({ providers: [fcm] });
-    await eventually(async () => (await test.chunks(planned)).every(({ attempt }) => attempt > 0));
-    const first = await test.until(planned, ["PENDING", "DONE"]);
-    expect(first.map(({ attempt }) => attempt)).toEqual([1, 1]);
+    await eventually(async () => (await test.chunks(planned)).every(({ sent }) => sent > 0));
+    const first = await test.until(planned, ["WAITING", "DONE"]);
     const sentAtFirst = first.reduce((sum, { sent }) => sum + sent, 0);
     expect(sentAtFirst).toBe(2_000 - playing.played);
     expect(playing.played).toBeGreaterThan(0);
@@ -280,7 +227,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     expect(chunks.map(({ sent }) => sent)).toEqual([1_000, 1_000]);
     expect(fake.ledger.summary()).toMatchObject({ tokens: 2_000, messages: 2_000, repeats: 0 });
     // The row of a provider that was never paused is not even there.
-    expect(await rows(test.db, sql`select provider from push.provider_paces`)).toEqual([]);
+    expect(await rows(test.db, sql`select provider from push.provider_states`)).toEqual([]);
   });
 });
 

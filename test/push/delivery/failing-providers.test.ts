@@ -41,7 +41,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       token === unlucky && ++times <= 3 ? { kind: "retry", reason: "500" } : { kind: "sent" };
     test.startWorker({ providers: [provider] });
     const [chunk] = await test.until(planned, ["DONE"]);
-    expect(chunk).toMatchObject({ sent: 10, failed: 0, retries: 3, attempt: 4 });
+    expect(chunk).toMatchObject({ sent: 10, failed: 0, retries: 3 });
     const tries = provider.sent.filter(({ token }) => token === unlucky).map(({ at }) => at);
     const gaps = tries.slice(1).map((at, index) => at - (tries[index] ?? 0));
     expect(gaps[0]).toBeGreaterThan(95);
@@ -65,9 +65,9 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     const [first = 0, , , , last = 0] = tries();
     // Waits of 100 ms each would be over after 400 ms, and 200 ms for the polls.
     expect(last - first).toBeGreaterThan(1_000);
-    expect(await test.until(silent, ["PENDING"])).toMatchObject([{ retries: 0, rest: 3 }]);
+    expect(await test.until(silent, ["READY", "WAITING"])).toMatchObject([{ retries: 0, rest: 3 }]);
     await test.db.execute(sql`
-      update push_jobs.job set start_after = now() + interval '10 minutes' where name = 'deliver-fcm' and state = 'created'`);
+      update push.delivery_chunks set due_at = now() + interval '10 minutes' where state = 'WAITING'`);
     await test.until(await test.plan({ devices: 1 }), ["DONE"]);
     await eventually(() => tries().length > 5);
     await test.setState(silent, "CANCELLED");
@@ -90,15 +90,14 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
         ? { kind: "retry", isThrottled: true, afterMs: 7_200_000, reason: "429" }
         : { kind: "sent" };
     test.startWorker({ providers: [provider] });
-    await test.until(planned, ["PENDING"]);
+    await test.until(planned, ["READY", "WAITING"]);
     await eventually(() => test.log.lines().some((line) => line["waitSeconds"] === 7_200));
-    const [job] = await rows<{ seconds: number }>(
+    const [chunk] = await rows<{ seconds: number }>(
       test.db,
       sql`
-        select extract(epoch from start_after - now())::float8 as seconds from push_jobs.job
-        where name = 'deliver-fcm' and state = 'created'`,
+        select extract(epoch from due_at - now())::float8 as seconds from push.delivery_chunks where state = 'WAITING'`,
     );
-    expect(job?.seconds).toBeGreaterThan(7_100);
+    expect(chunk?.seconds).toBeGreaterThan(7_100);
     await test.setState(planned, "CANCELLED");
   });
 
@@ -112,16 +111,16 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     test.startWorker({ providers: [provider], rules: { firstRetryMs: 20, maxRetries: 3 } });
     await test.until(good, ["DONE"]);
     const [dead] = await test.until(poisoned, ["DEAD"]);
-    expect(dead).toMatchObject({ sent: 2, rest: 3, attempt: 4, reason: "500 INTERNAL" });
+    expect(dead).toMatchObject({ sent: 2, rest: 3, reason: "500 INTERNAL" });
     expect(test.completed).toContain(poisoned.notificationId);
-    expect(await test.openJobs()).toBe(0);
+    expect(await test.openChunks()).toBe(0);
     expect(test.log.lines().find(({ chunkId }) => chunkId === poisoned.chunkIds[0])).toMatchObject({
       level: "error",
       devices: 3,
       reason: "500 INTERNAL",
     });
     provider.answer = () => ({ kind: "sent" });
-    const deadLetters = createDeadLetters({ db: test.db, jobs: test.jobs, clock: systemClock });
+    const deadLetters = createDeadLetters({ db: test.db, wakeUps: test.wakeUps, clock: systemClock });
     await deadLetters.replay(String(poisoned.chunkIds[0]));
     expect((await test.until(poisoned, ["DONE"]))[0]).toMatchObject({ sent: 5 });
   });
@@ -137,7 +136,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       rules: { firstRetryMs: 100, longestRetryMs: 100, giveUpMs: 3_000, maxRetries: 1_000 },
     });
     const [dead] = await test.until(planned, ["DEAD"]);
-    expect(dead?.attempt).toBeGreaterThan(2);
+    expect(dead?.retries).toBeGreaterThan(2);
     expect(dead?.retries).toBeLessThan(1_000);
   });
 
@@ -146,7 +145,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     provider.answer = (_, nth) =>
       nth === 1 ? { kind: "failed", reason: "400 INVALID_ARGUMENT" } : { kind: "sent" };
     test.startWorker({ providers: [provider] });
-    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 3, failed: 1, dead: 0 });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 3, failed: 1 });
     const kept = await rows(
       test.db,
       sql`select 1 from push.devices where id = ${planned.deviceIds[0]}::bigint`,
@@ -189,7 +188,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     provider.answer = (_, nth) => (nth <= 5 ? { kind: "unavailable", reason: "503" } : { kind: "sent" });
     const rules = { firstPauseMs: 50, longestPauseMs: 100, firstRetryMs: 50, maxRetries: 2 };
     test.startWorker({ providers: [provider], rules });
-    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 1, retries: 0, attempt: 6 });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 1, retries: 0 });
   });
 
   it("an outage dead-letters nothing, however small the chunks are and however long it lasts", async () => {
@@ -213,7 +212,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     provider.answer = () => ({ kind: "retry", reason: "500" });
     test.startWorker({ providers: [provider], rules: { firstPauseMs: 5_000 } });
     await eventually(async () => (await rateRow(test))?.failures === 1);
-    await test.until(planned, ["PENDING"]);
+    await test.until(planned, ["READY", "WAITING"]);
     expect(provider.sent.length).toBeGreaterThanOrEqual(20);
     expect(provider.sent.length).toBeLessThanOrEqual(25);
     await test.setState(planned, "CANCELLED");
@@ -221,7 +220,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
 
   it("lets a provider that failed come back to its full rate, though an error comes now and then", async () => {
     await test.db.execute(sql`
-      insert into push.provider_paces (provider, next_at, share, failures) values ('fcm', now(), 0.5, 0)`);
+      insert into push.provider_states (provider, next_at, share, failures) values ('fcm', now(), 0.5, 0)`);
     const planned = await test.plan({ devices: 300, chunkSize: 100 });
     // Three, four and six in a hundred.
     const unlucky = [
@@ -234,7 +233,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       hit.delete(token) ? { kind: "retry", afterMs: 60_000, reason: "503" } : { kind: "sent" };
     test.startWorker({ providers: [provider] });
     await eventually(async () => (await test.chunks(planned)).every(({ sent }) => sent > 0));
-    await test.until(planned, ["PENDING"]);
+    await test.until(planned, ["READY", "WAITING"]);
     // The last chunk's turn comes after it is written down.
     await test.stopWorkers();
     expect((await rateRow(test))?.share).toBeCloseTo(0.7);
@@ -254,7 +253,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     await eventually(async () => (await rateRow(test))?.paused === true);
     const [{ seconds } = { seconds: 0 }] = await rows<{ seconds: number }>(
       test.db,
-      sql`select extract(epoch from paused_until - now())::float8 as seconds from push.provider_paces`,
+      sql`select extract(epoch from paused_until - now())::float8 as seconds from push.provider_states`,
     );
     expect(seconds).toBeGreaterThan(50);
     expect(seconds).toBeLessThan(61);
@@ -272,7 +271,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     test.startWorker({ providers: [provider] });
     await eventually(() => provider.sent.length > 10);
     await test.pauseProvider({ cause: "unavailable", seconds: 10 });
-    const [held] = await test.until(planned, ["PENDING"]);
+    const [held] = await test.until(planned, ["READY", "WAITING"]);
     const sentBefore = provider.sent.length;
     expect(sentBefore).toBeLessThan(300);
     expect(held).toMatchObject({ sent: sentBefore, retries: 0 });
@@ -315,7 +314,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       }
       // This test's own connections were ended as well, each of its pool.
       await waitFor(async () =>
-        expect(await test.chunks(planned)).toMatchObject([{ state: "DONE", sent: 50, attempt: 1 }]),
+        expect(await test.chunks(planned)).toMatchObject([{ state: "DONE", sent: 50 }]),
       );
       expect(provider.sent).toHaveLength(50);
     },

@@ -21,7 +21,7 @@ describe.each(backends)("the providers on %s", (backend) => {
   });
 
   const control = () =>
-    createProviderControl({ db: test.db, jobs: test.jobs, providers: ["fcm", "webpush"] });
+    createProviderControl({ db: test.db, wakeUps: test.wakeUps, providers: ["fcm", "webpush"] });
 
   it("are listed with what they are paused for", async () => {
     const open = { state: "OPEN", reason: null, since: null, pausedUntil: null, origins: [] };
@@ -73,7 +73,7 @@ describe.each(backends)("the providers on %s", (backend) => {
     const planned = await test.plan({ devices: 50 });
     test.startWorker({ providers: [provider], rules: { refusedPauseMs: 3_000_000, probeMessages: 3 } });
     await eventually(async () => (await control().list())[0]?.state === "REFUSED");
-    await test.until(planned, ["PENDING"]);
+    await test.until(planned, ["READY", "WAITING"]);
     const before = provider.sent.length;
     await control().resume("fcm", undefined);
     await eventually(

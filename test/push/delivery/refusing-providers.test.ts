@@ -53,7 +53,7 @@ describe.each(backends)("delivery to refusing providers on %s", (backend) => {
       (
         await rows<{ service: string }>(
           test.db,
-          sql`select service from push.provider_paces where paused_until > now() order by service`,
+          sql`select service from push.provider_states where paused_until > now() order by service`,
         )
       ).map(({ service }) => service);
 
@@ -67,14 +67,14 @@ describe.each(backends)("delivery to refusing providers on %s", (backend) => {
         isDown && token.startsWith("down") ? { kind: "retry", reason: "503" } : { kind: "sent" };
       startWorkerOf(provider);
       await eventually(() => provider.sent.length > 0);
-      const [chunk] = await test.until(planned, ["PENDING"]);
+      const [chunk] = await test.until(planned, ["READY", "WAITING"]);
       expect(chunk).toMatchObject({ sent: 140, retries: 0 });
       expect(await pausedServices()).toEqual(["down"]);
       const tried = provider.sent.filter(({ token }) => token.startsWith("down")).length;
       expect(tried).toBeGreaterThanOrEqual(20);
       expect(tried).toBeLessThan(30);
       isDown = false;
-      await endPauses(test.db, test.jobs, "fcm", "down");
+      await endPauses(test.db, "fcm", "down");
       const chunks = await test.until(planned, ["DONE"]);
       expect(chunks.reduce((sum, { sent }) => sum + sent, 0)).toBe(200);
       expect(await pausedServices()).toEqual([]);
@@ -102,7 +102,7 @@ describe.each(backends)("delivery to refusing providers on %s", (backend) => {
         token.startsWith("down") ? { kind: "foreign", reason: "403" } : { kind: "sent" };
       startWorkerOf(provider);
       await eventually(() => provider.sent.length > 0);
-      const [chunk] = await test.until(planned, ["PENDING"]);
+      const [chunk] = await test.until(planned, ["READY", "WAITING"]);
       expect(chunk).toMatchObject({ sent: 150, failed: 0, rest: 150, reason: "403" });
       expect(await pausedServices()).toEqual(["down"]);
       await test.setState(planned, "CANCELLED");
@@ -120,7 +120,7 @@ describe.each(backends)("delivery to refusing providers on %s", (backend) => {
       const hostile = await test.plan({ devices: 60, users: 1 });
       isForeign(hostile.tokens);
       test.startWorker({ providers: [provider] });
-      expect((await test.until(hostile, ["DONE"]))[0]).toMatchObject({ sent: 0, failed: 60, dead: 0 });
+      expect((await test.until(hostile, ["DONE"]))[0]).toMatchObject({ sent: 0, failed: 60 });
       const good = await test.plan({ devices: 100 });
       await test.until(good, ["DONE"]);
       expect((await rateRow(test))?.paused ?? false).toBe(false);
@@ -136,14 +136,14 @@ describe.each(backends)("delivery to refusing providers on %s", (backend) => {
       isForeign(planned.tokens);
       test.startWorker({ providers: [provider], rules: { refusedPauseMs: 60_000 } });
       await eventually(async () => (await rateRow(test))?.paused === true);
-      const [chunk] = await test.until(planned, ["PENDING"]);
+      const [chunk] = await test.until(planned, ["READY", "WAITING"]);
       expect(chunk).toMatchObject({ sent: 0, failed: 0, rest: 400, retries: 0 });
       const told = test.log.lines().filter(({ level }) => level === "error");
       expect(told.at(-1)).toMatchObject({ provider: "fcm", reason: "403 SENDER_ID_MISMATCH" });
       const tried = new Set(provider.sent.map(({ token }) => token));
       isForeign([]);
       const before = provider.sent.length;
-      await endPauses(test.db, test.jobs, "fcm");
+      await endPauses(test.db, "fcm");
       expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 400, failed: 0 });
       // Who was refused is at the back, so the probe was of others.
       for (const { token } of provider.sent.slice(before, before + 10)) expect(tried.has(token)).toBe(false);
@@ -179,7 +179,7 @@ describe.each(backends)("delivery to refusing providers on %s", (backend) => {
     const sentBefore = provider.sent.length;
     // The credentials are put right, and the process is started again: the pause ends at once.
     outcome = { kind: "sent" };
-    await test.db.execute(sql`update push.provider_paces set paused_until = now() + interval '1 hour'`);
+    await test.db.execute(sql`update push.provider_states set paused_until = now() + interval '1 hour'`);
     test.startWorker({ providers: [{ ...provider, selfTest: async () => outcome }] });
     await test.until(planned, ["DONE"]);
     expect(provider.sent.length).toBe(Math.max(40, sentBefore));
@@ -197,7 +197,7 @@ describe.each(backends)("delivery to refusing providers on %s", (backend) => {
     };
     test.startWorker({ providers: [provider], rules: { refusedPauseMs: 700 } });
     await eventually(async () => (await rateRow(test))?.paused === true);
-    const [chunk] = await test.until(planned, ["PENDING"]);
+    const [chunk] = await test.until(planned, ["READY", "WAITING"]);
     expect(chunk).toMatchObject({ sent: 0, failed: 1, rest: 49, retries: 0, reason: "403 SENDER" });
     const devices = await rows(
       test.db,

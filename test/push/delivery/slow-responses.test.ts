@@ -2,13 +2,10 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
-import type { Job } from "../../../src/platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue, retryPriority } from "../../../src/push/database.ts";
-import { type TakenChunk, takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
-import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
-import type { NextTry } from "../../../src/push/delivery/next-try.ts";
-import { settleChunk, storeOutcomes } from "../../../src/push/delivery/settle-chunk.ts";
 import type { Outcome } from "../../../src/push/providers/provider.ts";
+import { Processes } from "../../../src/push/queue/processes.ts";
+import { ChunkLostError, storeResults } from "../../../src/push/queue/store-results.ts";
+import { ChunkTaker } from "../../../src/push/queue/take-chunks.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -49,11 +46,9 @@ describe.each(backends)("slow answers on %s", (backend) => {
 
   /** As if all its devices had been tried before. */
   async function moveBack({ notificationId }: Planned): Promise<void> {
-    await test.db.execute(sql`
-      with tried as (
-        update push.delivery_chunks set comes_last = true where notification_id = ${notificationId}::uuid returning job_id
-      )
-      update push_jobs.job set priority = ${retryPriority}::int where id in (select job_id from tried)`);
+    await test.db.execute(
+      sql`update push.delivery_chunks set is_retry = true where notification_id = ${notificationId}::uuid`,
+    );
   }
 
   it("keep no other message waiting, and those that came are stored", async () => {
@@ -64,7 +59,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
       async () => (await test.chunks(planned)).reduce((sum, one) => sum + one.sent, 0) === 149,
     );
     const [first, ...others] = await test.chunks(planned);
-    expect(first).toMatchObject({ state: "SENDING", sent: 49, rest: 1, attempt: 1 });
+    expect(first).toMatchObject({ state: "TAKEN", sent: 49, rest: 1 });
     expect(others).toMatchObject([{ state: "DONE" }, { state: "DONE" }]);
     const left = await rows(
       test.db,
@@ -73,7 +68,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
     expect(left).toEqual([{ id: planned.deviceIds[7] }]);
     answerLate();
     const [ended] = await test.until(planned, ["DONE"]);
-    expect(ended).toMatchObject({ sent: 50, rest: 0, attempt: 1, retries: 0 });
+    expect(ended).toMatchObject({ sent: 50, rest: 0, retries: 0 });
     expect(provider.sent).toHaveLength(150);
   });
 
@@ -112,7 +107,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
     await test.pause(planned);
     const other = await test.plan({ devices: 10 });
     expect(await test.until(other, ["DONE"])).toMatchObject([{ sent: 10 }]);
-    expect(await test.chunks(planned)).toMatchObject([{ state: "SENDING" }]);
+    expect(await test.chunks(planned)).toMatchObject([{ state: "TAKEN" }]);
     answerLate();
     const [parked] = await test.until(planned, ["PARKED"]);
     expect(parked?.sent).toBe(provider.sent.length - 10);
@@ -168,7 +163,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
       const [pace] = await rows<{ seconds: number }>(
         test.db,
         sql`
-          select extract(epoch from next_at - clock_timestamp())::float8 as seconds from push.provider_paces
+          select extract(epoch from next_at - clock_timestamp())::float8 as seconds from push.provider_states
           where provider = 'fcm' and service = ''`,
       );
       ahead.push(pace?.seconds ?? 0);
@@ -180,109 +175,77 @@ describe.each(backends)("slow answers on %s", (backend) => {
   });
 
   describe("where a chunk is stored", () => {
-    const dependencies = () => ({
-      ...{ db: test.db, jobs: test.jobs, provider: "fcm" as const },
-      limits: { ...deliveryRules, maxDeadPercent: 0, leastDead: 0 },
-    });
-    const nextTry = {
-      ...{ afterMs: 0, services: [], endsWithResponse: false, isRetry: true, retries: 0 },
-      ...{ reason: null, giveUp: false },
+    const none = { sent: 0, failed: 0, dropped: 0, failures: {}, others: [] };
+    const part = {
+      ...{ waitMs: 0, awaits: null, isRetry: true, retries: 0, reason: null, startsAnew: false, devices: [] },
+      state: "READY" as const,
     };
-    const counts = { sent: 0, failed: 0, dropped: 0, dead: 0, failures: new Map() };
+    const done = { ...part, state: "DONE" as const };
 
-    /** Plans a chunk and takes it, as a worker does that has fetched its job. */
-    async function take(devices: number): Promise<Taken> {
+    /** Plans a chunk and takes it. */
+    async function take(devices: number) {
       const planned = await test.plan({ devices });
-      const [row] = await rows<{ id: string }>(
-        test.db,
-        sql`
-          update push_jobs.job set state = 'active', started_on = now()
-          where id = (select job_id from push.delivery_chunks where id = ${planned.chunkIds[0]}::bigint)
-          returning id::text`,
-      );
-      const job: Job<DeliveryJob> = {
-        ...{ id: row?.id ?? "", queue: deliveryQueue("fcm"), data: { chunkId: planned.chunkIds[0] ?? 0 } },
-        ...{ retryCount: 0, priority: 0, failedId: null },
-      };
-      const chunk = await takeChunk(test.db, "fcm", job);
+      const { db } = test;
+      const processes = new Processes({ db, leases: db, logger: test.log.logger, released: () => undefined });
+      const [chunk] = await new ChunkTaker(db, processes, "fcm").take(devices, { chunks: 1, retries: 1 });
       if (!chunk) throw new Error("it was not taken");
-      return { planned, job, chunk };
+      return { planned, chunk };
     }
 
     it("repeats nothing if the commit was not seen", async () => {
-      const { planned, job, chunk } = await take(4);
-      const [one, two, three, four] = planned.deviceIds;
-      const rest = { devices: [], jobId: randomUUID() };
-      const first = {
-        counts: { ...counts, sent: 2, dropped: 1 },
-        responses: { users: new Map([["user-1", true]]), sent: [Number(one)], dead: [] },
-        open: [four ?? 0],
-        rest,
-      };
-      for (let time = 0; time < 2; time += 1) await storeOutcomes(dependencies(), job, chunk, first);
-      expect(await test.chunks(planned)).toMatchObject([{ state: "SENDING", sent: 2, dropped: 1, rest: 1 }]);
-      const responses = { users: new Map([["user-1", true]]), sent: [one, two, three].map(Number), dead: [] };
-      const failures = new Map([["400 INVALID_ARGUMENT", 1]]);
-      const last = { counts: { ...counts, sent: 2, dropped: 1, failed: 1, failures }, responses, tries: [] };
-      await settleChunk(dependencies(), job, chunk, last);
+      const { planned, chunk } = await take(4);
+      const [, , , four = 0] = planned.deviceIds;
+      const open = { ...part, state: "TAKEN" as const, devices: [four] };
+      const first = { ...none, write: 1, sent: 2, dropped: 1, kept: open };
+      expect(await storeResults(test.db, chunk, first)).toMatchObject([{ state: "TAKEN", devices: 1 }]);
+      expect(await storeResults(test.db, chunk, first)).toBeUndefined();
+      expect(await test.chunks(planned)).toMatchObject([{ state: "TAKEN", sent: 2, dropped: 1, rest: 1 }]);
+      const last = { ...none, write: 2, failed: 1, failures: { "400 INVALID_ARGUMENT": 1 }, kept: done };
+      expect(await storeResults(test.db, chunk, last)).toMatchObject([{ state: "DONE" }]);
+      expect(await storeResults(test.db, chunk, last)).toBeUndefined();
       expect(await test.chunks(planned)).toMatchObject([{ state: "DONE", sent: 2, dropped: 1, failed: 1 }]);
-      expect(await test.openJobs()).toBe(0);
-      const answered = await rows(
-        test.db,
-        sql`select answered_users as users, answered_dead as "deadUsers" from push.provider_answers order by id`,
-      );
-      expect(answered, "each user counts once").toEqual([
-        { users: 1, deadUsers: 0 },
-        { users: 1, deadUsers: 0 },
-      ]);
     });
 
-    it("reports the same if the commit that settles was not seen", async () => {
-      const { planned, job, chunk } = await take(3);
-      const [one = 0, two = 0, three = 0] = planned.deviceIds;
-      const tries: NextTry[] = [
-        { ...nextTry, devices: [two], afterMs: 60_000, retries: 1, reason: "500" },
-        { ...nextTry, devices: [three], reason: "500", giveUp: true },
-      ];
-      const responses = { users: new Map([["user-1", true]]), sent: [one], dead: [] };
-      const result = { counts: { ...counts, sent: 1 }, responses, tries };
-      const attempted = {};
-      const settled = await settleChunk(dependencies(), job, chunk, result, attempted);
-      expect(settled.dead).toMatchObject([{ devices: 1, reason: "500" }]);
-      const chunks = await test.chunks(planned);
-      expect(await settleChunk(dependencies(), job, chunk, result, attempted)).toEqual(settled);
-      expect(await test.chunks(planned)).toEqual(chunks);
-      // Another worker's results are none of this one's.
-      await test.db.execute(
-        sql`update push.delivery_chunks set attempt = attempt + 1 where id = ${chunk.id}::bigint`,
-      );
-      await expect(settleChunk(dependencies(), job, chunk, result, attempted)).rejects.toThrow(
-        "another worker",
-      );
+    it("stores nothing of an attempt that has lost its chunk", async () => {
+      const { planned, chunk } = await take(1);
+      const result = { ...none, write: 1, sent: 1, kept: done };
+      const other = { ...chunk, attempt: randomUUID() };
+      await expect(storeResults(test.db, other, result)).rejects.toThrow(ChunkLostError);
+      expect(await test.chunks(planned)).toMatchObject([{ state: "TAKEN", sent: 0, rest: 1 }]);
     });
 
-    it("splits the rest off once, if the commit was not seen", async () => {
-      const { planned, job, chunk } = await take(5);
-      const [, two = 0, ...devices] = planned.deviceIds;
-      const rest = { devices, jobId: randomUUID() };
-      const result = { counts: { ...counts, sent: 1 }, responses: undefined, open: [two], rest };
-      for (let time = 0; time < 2; time += 1) await storeOutcomes(dependencies(), job, chunk, result);
+    it("splits off once what goes on apart, if the commit was not seen", async () => {
+      const { planned, chunk } = await take(5);
+      const [, two = 0, three = 0, ...others] = planned.deviceIds;
+      const result = {
+        ...{
+          ...none,
+          write: 1,
+          sent: 1,
+          kept: { ...part, state: "WAITING" as const, devices: [two], waitMs: 60_000 },
+        },
+        others: [
+          { ...part, devices: others, isRetry: false },
+          { ...part, state: "DEAD" as const, devices: [three], reason: "500" },
+        ],
+      };
+      for (let time = 0; time < 2; time += 1) await storeResults(test.db, chunk, result);
       expect(await test.chunks(planned)).toMatchObject([
-        { state: "SENDING", planned: 2, sent: 1, rest: 1 },
-        { state: "PENDING", planned: 3, sent: 0, rest: 3 },
+        { state: "WAITING", planned: 2, sent: 1, rest: 1 },
+        { state: "READY", planned: 2, sent: 0, rest: 2 },
+        { state: "DEAD", planned: 1, sent: 0, rest: 1, reason: "500" },
       ]);
-      expect(await test.openJobs()).toBe(2);
     });
 
     it("keeps since when those fail that are split off, whatever the others wait for", async () => {
-      const { planned, job, chunk } = await take(2);
-      await test.pauseProvider({ cause: "unavailable", seconds: 60 });
+      const { planned, chunk } = await take(2);
       const [waiting = 0, failing = 0] = planned.deviceIds;
-      const tries: NextTry[] = [
-        { ...nextTry, devices: [waiting], services: [""] },
-        { ...nextTry, devices: [failing], afterMs: 60_000, retries: 1, reason: "500" },
-      ];
-      await settleChunk(dependencies(), job, chunk, { counts, responses: undefined, tries });
+      await storeResults(test.db, chunk, {
+        ...{ ...none, write: 1, kept: { ...part, devices: [waiting], startsAnew: true } },
+        others: [
+          { ...part, state: "WAITING", devices: [failing], waitMs: 60_000, retries: 1, reason: "500" },
+        ],
+      });
       const since = await rows(
         test.db,
         sql`
@@ -294,66 +257,5 @@ describe.each(backends)("slow answers on %s", (backend) => {
         { retries: 1, hasFailed: true },
       ]);
     });
-
-    it("keeps apart what was tried, which comes last when the notification is resumed, and after that too", async () => {
-      const { planned, job, chunk } = await take(3);
-      const [fresh = 0, ...failing] = planned.deviceIds;
-      await test.pause(planned);
-      const tries: NextTry[] = [
-        { ...nextTry, devices: [fresh], isRetry: false },
-        ...failing.map((id) => ({ ...nextTry, devices: [id], retries: 1, reason: "500" })),
-      ];
-      await settleChunk(dependencies(), job, chunk, { counts, responses: undefined, tries });
-      expect(await test.chunks(planned)).toMatchObject([
-        { state: "PARKED", rest: 1, reason: null },
-        { state: "PARKED", rest: 2, reason: "500" },
-      ]);
-      await test.resume(planned);
-      const priorities = await rows<{ priority: number }>(
-        test.db,
-        sql`
-          select j.priority from push.delivery_chunks c join push_jobs.job j on j.id = c.job_id
-          where c.notification_id = ${planned.notificationId}::uuid order by c.id`,
-      );
-      expect(priorities.map(({ priority }) => priority)).toEqual([-1, retryPriority - 2]);
-    });
-
-    it.runIf(backend === "PostgreSQL")("waits for no lock that waits for its own", async () => {
-      const taken = [await take(2), await take(2)];
-      await test.pauseProvider({ cause: "unavailable", seconds: 60 });
-      // Each has a pool of its own: one of this size does one transaction at a time.
-      const pools = await Promise.all([1, 2, 3].map(() => test.database.open()));
-      const [other = { db: test.db }, ...own] = pools;
-      const gate = Promise.withResolvers<void>();
-      const locked = Promise.withResolvers<void>();
-      const holding = other.db.transaction(async (tx) => {
-        await tx.execute(sql`select from push.provider_paces for update`);
-        locked.resolve();
-        await gate.promise;
-      });
-      await locked.promise;
-      const settling = taken.map(({ planned, job, chunk }, index) => {
-        const [deviceId = 0, waiting = 0] = planned.deviceIds;
-        const dead = [{ deviceId, userId: "user-1", asOf: Date.now() }];
-        const responses = { users: new Map([["user-1", false]]), sent: [], dead };
-        const tries = [{ ...nextTry, devices: [waiting], services: [""] }];
-        const dying = { ...counts, failed: 1, dead: 1 };
-        const where = { ...dependencies(), db: own[index]?.db ?? test.db };
-        return settleChunk(where, job, chunk, { counts: dying, responses, tries });
-      });
-      // Both wait for the provider's row, the first of them to write it as well.
-      const isWaiting = sql`select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
-      await eventually(async () => (await rows(other.db, isWaiting)).length === 2);
-      gate.resolve();
-      await holding;
-      // A deadlock would end one of them with an error.
-      expect((await Promise.all(settling)).map(({ isOver }) => isOver)).toEqual([false, false]);
-    });
   });
 });
-
-interface Taken {
-  readonly planned: Planned;
-  readonly job: Job<DeliveryJob>;
-  readonly chunk: TakenChunk;
-}

@@ -1,4 +1,5 @@
 /** What is sent while nobody can tell whether the notification was paused or cancelled. */
+import { randomUUID } from "node:crypto";
 import { setTimeout as elapsed } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -30,7 +31,7 @@ describe.runIf(backends.includes("PostgreSQL"))("while no check is answered", ()
   function withoutChecks<T>(work: () => Promise<T>): Promise<T> {
     return other.transaction(async (tx) => {
       // Every check reads this table, and waits.
-      await tx.execute(sql`lock table push.provider_paces in access exclusive mode`);
+      await tx.execute(sql`lock table push.provider_states in access exclusive mode`);
       return work();
     });
   }
@@ -67,7 +68,7 @@ describe.runIf(backends.includes("PostgreSQL"))("while no check is answered", ()
   it("every notification waits, and goes on with the next check in the same try", async () => {
     const { planned, provider, standstill } = await startSend();
     expect(await withoutChecks(standstill)).toBeLessThan(devices);
-    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: devices, attempt: 1, retries: 0 }]);
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: devices, retries: 0 }]);
     expect(provider.sent).toHaveLength(devices);
   });
 
@@ -93,7 +94,7 @@ describe.runIf(backends.includes("PostgreSQL"))("while no check is answered", ()
     const { chunks, stopping } = await withoutChecks(async () => {
       await standstill();
       const stopping = test.stopWorkers();
-      return { chunks: await test.until(planned, ["PENDING", "DONE"]), stopping };
+      return { chunks: await test.until(planned, ["READY", "WAITING", "DONE"]), stopping };
     });
     await stopping;
     expect(provider.sent.length).toBeLessThan(devices);
@@ -102,17 +103,19 @@ describe.runIf(backends.includes("PostgreSQL"))("while no check is answered", ()
   });
 
   it("find something as old as the check's beginning, however late the database responds", async () => {
-    const [id = 0] = (await test.plan({ devices: 1 })).chunkIds;
-    await test.db.execute(
-      sql`update push.delivery_chunks set state = 'SENDING', attempt = 1 where id = ${id}::bigint`,
-    );
+    const { attempt, ...planned } = { attempt: randomUUID(), ...(await test.plan({ devices: 1 })) };
+    const [id = 0] = planned.chunkIds;
+    await test.db.execute(sql`
+      with own as (insert into push.processes (id) values (${attempt}::uuid) returning id)
+      update push.delivery_chunks set state = 'TAKEN', attempt = own.id, process_id = own.id from own
+      where delivery_chunks.id = ${id}::bigint`);
     const check = new SendabilityCheck(test.db, 10);
     const confirmed = Promise.withResolvers<number>();
     const { promise: stopped, reject: stop } = Promise.withResolvers<never>();
     const { answered, end } = await withoutChecks(async () => {
       const end = check.add({
         id,
-        fence: 1,
+        attempt,
         confirm: confirmed.resolve,
         stop: (reason) => stop(new Error(reason)),
       });

@@ -39,7 +39,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
   });
 
   const control = () =>
-    createProviderControl({ db: test.db, jobs: test.jobs, providers: ["fcm", "apns", "webpush"] });
+    createProviderControl({ db: test.db, wakeUps: test.wakeUps, providers: ["fcm", "apns", "webpush"] });
   const stateOf = async (name: string) => (await control().list()).find(({ provider }) => provider === name);
 
   it("FCM: iOS tokens of a project without an APNs key are a dead letter, with an alarm, and are sent to once it has one", async () => {
@@ -52,7 +52,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     const lacking = fake.play({ tokenPrefix: "ios-", answer: "THIRD_PARTY_AUTH_ERROR" });
     test.startWorker({ providers: [fcm], rules });
     const reason = "401 THIRD_PARTY_AUTH_ERROR";
-    const blocked = { sent: 245, failed: 0, dead: 0, rest: 5, attempt: 1, reason };
+    const blocked = { sent: 245, failed: 0, rest: 5, reason };
     expect(await test.until(planned, ["DEAD"])).toMatchObject([blocked, blocked]);
     expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
     await eventually(() => test.log.lines().filter((line) => line["reason"] === reason).length === 2);
@@ -67,7 +67,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
       'gatepost_push_message_alarms_total{provider="fcm"} 10',
     );
     lacking.stop();
-    const deadLetters = createDeadLetters({ db: test.db, jobs: test.jobs, clock: systemClock });
+    const deadLetters = createDeadLetters({ db: test.db, wakeUps: test.wakeUps, clock: systemClock });
     for (const id of planned.chunkIds) await deadLetters.replay(String(id));
     const all = { sent: 250, failed: 0 };
     expect(await test.until(planned, ["DONE"])).toMatchObject([all, all]);
@@ -80,7 +80,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     // The only message that there is: nothing else shows that FCM works.
     const hot = await test.plan({ devices: 1, token: () => "hot-1" });
     test.startWorker({ providers: [fcm], rules: { ...rules, firstRetryMs: 10, maxRetries: 2 } });
-    expect(await test.until(hot, ["DEAD"])).toMatchObject([{ attempt: 3, reason: "429 QUOTA_EXCEEDED" }]);
+    expect(await test.until(hot, ["DEAD"])).toMatchObject([{ reason: "429 QUOTA_EXCEEDED" }]);
     const planned = await test.plan({ devices: 200, token: (n) => `${n === 0 ? "hot" : "ok"}-${n}-again` });
     const chunks = await test.until(planned, ["DEAD"]);
     expect(chunks).toMatchObject([{ sent: 199, failed: 0, rest: 1, reason: "429 QUOTA_EXCEEDED" }]);
@@ -105,7 +105,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     const fcm = opened(fcmOf(fake));
     fake.play({ tokenPrefix: "hot-", answer: "QUOTA_EXCEEDED", retryAfter: 60 });
     await test.db.execute(sql`
-      insert into push.provider_paces (provider, next_at, share, failures) values ('fcm', now(), 1, 0)`);
+      insert into push.provider_states (provider, next_at, share, failures) values ('fcm', now(), 1, 0)`);
     const token = (n: number) => `${n % 2 === 0 ? "hot" : "ok"}-${n}-${randomUUID()}`;
     const planned = await test.plan({ devices: 200, token });
     test.startWorker({ providers: [fcm], rules });
@@ -122,7 +122,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     const planned = await test.plan({ devices: 60 });
     test.startWorker({ providers: [fcm], rules: { ...rules, maxRetries: 0 } });
     await eventually(async () => (await stateOf("fcm"))?.state === "UNAVAILABLE");
-    expect(await test.until(planned, ["PENDING"])).toMatchObject([{ rest: 60, ...nobodyFails }]);
+    expect(await test.until(planned, ["READY", "WAITING"])).toMatchObject([{ rest: 60, ...nobodyFails }]);
     quota.stop();
     await control().resume("fcm", undefined);
     expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
@@ -146,7 +146,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     test.startWorker({ providers: [fcm], rules });
     await eventually(async () => (await stateOf("fcm"))?.state === "REFUSED");
     // All refusals have been checked by then.
-    await test.until(planned, ["PENDING"]);
+    await test.until(planned, ["READY", "WAITING"]);
     playing.stop();
     await control().resume("fcm", undefined);
     expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
@@ -158,7 +158,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     fake.play({ answer: "InvalidProviderToken", times: 1 });
     const planned = await test.plan({ devices: 200, provider: "apns", token: appleToken });
     test.startWorker({ providers: [apns], rules });
-    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 200, attempt: 1, ...nobodyFails }]);
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 200, ...nobodyFails }]);
     expect(await stateOf("apns")).toMatchObject({ state: "OPEN" });
   });
 
@@ -181,7 +181,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     for (const [n, tokenPrefix] of planned.tokens.entries())
       fake.play({ tokenPrefix, answer: n === 0 ? "TopicDisallowed" : "BadTopic" });
     test.startWorker({ providers: [apns], rules: { ...rules, firstRetryMs: 10, maxRetries: 2 } });
-    expect(await test.until(planned, ["DEAD"])).toMatchObject([{ rest: 2, failed: 0, attempt: 3 }]);
+    expect(await test.until(planned, ["DEAD"])).toMatchObject([{ rest: 2, failed: 0 }]);
     const good = await test.plan({ devices: 60, provider: "apns", token: (n) => appleToken(n + 2) });
     expect(await test.until(good, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
     expect(await stateOf("apns")).toMatchObject({ state: "OPEN" });
@@ -222,7 +222,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
       const worker = test.startWorker({ providers: [wrong], rules });
       await eventually(async () => (await stateOf("webpush"))?.origins[0]?.state === "REFUSED");
       expect((await stateOf("webpush"))?.origins).toMatchObject([{ origin: fake.origin, reason }]);
-      expect(await test.until(planned, ["PENDING"])).toMatchObject([{ sent: 0, ...nobodyFails }]);
+      expect(await test.until(planned, ["READY", "WAITING"])).toMatchObject([{ sent: 0, ...nobodyFails }]);
       expect(test.log.lines().filter((line) => line["reason"] === reason)).toMatchObject([
         { level: "error" },
       ]);
@@ -244,7 +244,9 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     });
     test.startWorker({ providers: [both], rules });
     await eventually(async () => (await stateOf("webpush"))?.origins.length === 1);
-    expect(await test.until(planned, ["PENDING"])).toMatchObject([{ sent: 50, rest: 50, ...nobodyFails }]);
+    expect(await test.until(planned, ["READY", "WAITING"])).toMatchObject([
+      { sent: 50, rest: 50, ...nobodyFails },
+    ]);
     down.stop();
     await control().resume("webpush", undefined);
     const chunks = await test.until(planned, ["DONE"]);

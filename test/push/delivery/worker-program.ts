@@ -4,14 +4,15 @@
  */
 
 import { systemClock } from "../../../src/platform/base/clock.ts";
+import { WakeUps } from "../../../src/platform/base/worker.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import type { DatabaseSettings } from "../../../src/platform/database/settings.ts";
-import { createJobs } from "../../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
-import { pushJobTables, pushMigrations } from "../../../src/push/database.ts";
+import { pushMigrations } from "../../../src/push/database.ts";
 import { startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import { setAside } from "../../../src/push/notifications/follow-chunks.ts";
 import type { FcmSettings } from "../../../src/push/provider-settings.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import { http2Clients } from "../../support/http2-clients.ts";
@@ -25,13 +26,10 @@ export interface WorkerArgument {
 const argument: WorkerArgument = JSON.parse(process.argv[2] ?? "");
 const database = await openDatabase(argument.database, pushMigrations);
 const logger = createLogger({ level: "warn", environment: "production" });
-const jobs = createJobs({ database, tables: pushJobTables, logger });
-await jobs.start();
 const provider = new FcmProvider(argument.fcm, systemClock, http2Clients.own);
 const delivery = startDelivery({
-  db: database.db,
-  reads: database.reads,
-  jobs,
+  database,
+  wakeUps: new WakeUps(),
   providers: new Map([["fcm", provider]]),
   settings: {
     maxPerSecond: argument.maxPerSecond,
@@ -41,13 +39,16 @@ const delivery = startDelivery({
   },
   logger,
   metrics: createMetrics("gatepost", "1.2.3"),
-  completeIfDone: async () => undefined,
+  setAside: (chunk) => setAside(database.db, chunk),
+  completion: {
+    ifDone: async () => undefined,
+    lock: async () => undefined,
+    inTransaction: async () => undefined,
+  },
   removeDeadDevices,
-  handleFailedJob: async () => undefined,
 });
 process.once("SIGTERM", async () => {
   await delivery.stop();
-  await jobs.stop();
   await provider.close();
   await database.close();
   const { user, system } = process.cpuUsage();

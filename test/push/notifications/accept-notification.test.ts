@@ -1,9 +1,7 @@
 /** Acceptance: once it is answered, a notification is durable; the same key sends nothing twice. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { planQueue } from "../../../src/push/database.ts";
 import type { SendRequest } from "../../../src/push/notifications/accept-notification.ts";
-import { createNotifications } from "../../../src/push/notifications/notifications.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -30,7 +28,7 @@ describe.each(backends)("accepting notifications on %s", (backend) => {
     lab.notifications.accept(client, { ...send, ...changes }, key);
   const count = async () => (await lab.notifications.list({ page: 0, size: 1 })).totalElements;
 
-  test("a notification, its event and its plan job are there together", async () => {
+  test("a notification, its event and its range are there together", async () => {
     const { notificationId } = await accept();
     const [stored] = await rows(
       lab.db,
@@ -39,7 +37,7 @@ describe.each(backends)("accepting notifications on %s", (backend) => {
         from push.notifications where id = ${notificationId}::uuid`,
     );
     expect(stored).toEqual({ ttl: ttlSeconds, client_id: "backoffice", state: "PLANNING", ordered: true });
-    expect(await lab.waiting(planQueue)).toEqual([{ notificationId }]);
+    expect(await lab.takeRange()).toMatchObject({ notificationId, rangeNumber: 0 });
     expect(await lab.events("push.notification.accepted.v1")).toEqual([
       { notificationId, clientId: "backoffice", utcOffsets: [330, -60], test: false },
     ]);
@@ -52,17 +50,6 @@ describe.each(backends)("accepting notifications on %s", (backend) => {
         planned: 0,
       },
     });
-  });
-
-  test("a job that cannot be promised leaves no notification, no event and no key behind", async () => {
-    const broken = { enqueue: () => Promise.reject(new Error("no jobs today")), wake: () => undefined };
-    const common = { db: lab.db, clock: lab.clock, ttlSeconds, testUserIds: [], logger: lab.log.logger };
-    const failing = createNotifications({ ...common, jobs: broken });
-    await expect(failing.accept("backoffice", send, "key")).rejects.toThrow("no jobs today");
-    expect(await count()).toBe(0);
-    expect(await lab.events("push.notification.accepted.v1")).toEqual([]);
-    await expect(accept("key")).resolves.toBeDefined();
-    expect(await count()).toBe(1);
   });
 
   test("a key finds what its client has sent with it, and nothing else", async () => {
@@ -80,18 +67,18 @@ describe.each(backends)("accepting notifications on %s", (backend) => {
     expect(await sentWith("nobody's")).toEqual({ ...one, totalElements: 0, ids: [] });
   });
 
-  test("50 parallel calls with one key are one notification, one event, one job", async () => {
+  test("50 parallel calls with one key are one notification, one event, one range", async () => {
     const answers = await Promise.all(Array.from({ length: 50 }, () => accept("same")));
     expect(new Set(answers.map(({ notificationId }) => notificationId)).size).toBe(1);
     expect(await count()).toBe(1);
-    expect(await lab.waiting(planQueue)).toEqual([answers[0]]);
+    expect(await lab.takeRange()).toMatchObject(answers[0] ?? {});
+    await expect(lab.takeRange()).rejects.toThrow("no range is due");
     expect(await lab.events("push.notification.accepted.v1")).toHaveLength(1);
   });
 
   test.runIf(backend === "PostgreSQL")("so are those of two processes", async () => {
     const other = await lab.own.open();
-    const common = { jobs: lab.jobs, clock: lab.clock, ttlSeconds, testUserIds: [], logger: lab.log.logger };
-    const second = createNotifications({ ...common, db: other.db });
+    const second = lab.notificationsOf(other.db);
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, index) =>
         (index % 2 === 0 ? lab.notifications : second).accept("backoffice", send, "same"),

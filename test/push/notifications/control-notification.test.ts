@@ -1,17 +1,14 @@
 /** Pause, resume, cancel and the end of a notification, and the progress that shows them: it adds up at each step. */
 import { sql } from "drizzle-orm";
-import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { followQueue, type PlanJob, planQueue, planRestQueue } from "../../../src/push/database.ts";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
-import { startCompletionSweep, sweepCompletions } from "../../../src/push/notifications/completion-sweep.ts";
-import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
+import { createFollower } from "../../../src/push/notifications/follower.ts";
+import { startPlanners } from "../../../src/push/notifications/planners.ts";
 import type { NotificationProgress } from "../../../src/push/notifications/progress.ts";
-import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, createLab, type Lab } from "./notification-lab.ts";
 
-const queue = "deliver-outbox";
 const finished = { kind: { code: "notification_finished", status: 409 } };
 const notFound = { kind: { code: "notification_not_found", status: 404 } };
 const unknown = "019a9f00-0000-7000-8000-000000000000";
@@ -26,7 +23,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
   beforeEach(() => lab.clear());
 
   /** A notification with 3 chunks of 2 devices, all planned. */
-  async function sending(): Promise<string> {
+  async function sending(window?: number): Promise<string> {
     for (const utcOffset of [0, 60, 120]) {
       await lab.addDevices([
         { userId: `a${utcOffset}`, utcOffset },
@@ -34,16 +31,14 @@ describe.each(backends)("control of notifications on %s", (backend) => {
       ]);
     }
     const id = await lab.accept([0, 60, 120]);
-    await lab.plan();
+    await lab.plan(window);
     return id;
   }
   /** As a worker takes a chunk, and writes it down at the end: one failed, the others sent. */
-  const take = (chunk: string | undefined) =>
-    lab.db.execute(sql`
-      update push.delivery_chunks set state = 'SENDING', attempt = attempt + 1 where id = ${chunk ?? ""}::bigint`);
+  const take = (chunk: string | undefined) => lab.takeChunk(chunk);
   const finish = (chunk: string | undefined) =>
     lab.db.execute(sql`
-      update push.delivery_chunks set state = 'DONE', sent = planned - 1, failed = 1, device_ids = '{}', job_id = null
+      update push.delivery_chunks set state = 'DONE', sent = planned - 1, failed = 1, failures = '{"410": 1}', device_ids = '{}', process_id = null
       where id = ${chunk ?? ""}::bigint`);
   const states = async (id: string) => (await lab.chunks(id)).map(({ state }) => state);
   async function progress(id: string): Promise<NotificationProgress> {
@@ -54,53 +49,33 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     return found;
   }
 
-  /** As a worker parks a chunk whose job comes while its notification is paused. */
+  /** As workers set chunks aside whose notification is paused. */
   const park = async (chunks: readonly (string | undefined)[]) => {
     const ids = `{${chunks.join(",")}}`;
-    await lab.db.execute(sql`
-      delete from push_jobs.job where id in (select job_id from push.delivery_chunks where id = any(${ids}::bigint[]))`);
-    await lab.db.execute(sql`update push.delivery_chunks set job_id = null where id = any(${ids}::bigint[])`);
+    await lab.db.execute(
+      sql`update push.delivery_chunks set state = 'PARKED' where id = any(${ids}::bigint[])`,
+    );
   };
   /** Adds chunks of one device each, as planning does. */
   const addChunks = (id: string, count: number) =>
     lab.db.execute(sql`
-      with made as (
-        insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent, failed,
-          dropped, dead, attempt, retries, job_id, updated_at)
-        select ${id}::uuid, 'outbox', 0, 'PENDING', array[n], 1, 0, 0, 0, 0, 0, 0, gen_random_uuid(), now()
-        from generate_series(1, ${count}::int) n returning job_id
-      )
-      insert into push_jobs.job (id, name, data) select job_id, ${queue}, '{"chunkId": 0}' from made`);
-  /** Jobs that wait, and are those that chunks name. */
-  async function named(): Promise<number> {
-    const found = await rows<{ count: number }>(
-      lab.db,
-      sql`
-        select count(*)::int as count from push_jobs.job j join push.delivery_chunks c on c.job_id = j.id
-        where j.name = ${queue} and j.state < 'active'`,
-    );
-    return found[0]?.count ?? 0;
-  }
+      insert into push.delivery_chunks (notification_id, provider, utc_offset, turn, device_ids, planned)
+      select ${id}::uuid, 'outbox', 0, 0, array[n], 1 from generate_series(1, ${count}::int) n`);
 
   test("paused and resumed: what a worker has, and what was not its turn, is left as it is", async () => {
     const id = await sending();
     const [first, second, third] = (await lab.chunks(id)).map((chunk) => chunk.id);
     await take(first);
     expect(await lab.notifications.pause(id)).toMatchObject({ state: "PAUSED", remaining: 6 });
-    expect(await states(id)).toEqual(["SENDING", "PENDING", "PENDING"]);
+    expect(await states(id)).toEqual(["TAKEN", "READY", "READY"]);
     expect(await lab.notifications.pause(id)).toMatchObject({ state: "PAUSED" });
     await park([third]);
-    expect(await states(id)).toEqual(["SENDING", "PENDING", "PARKED"]);
+    expect(await states(id)).toEqual(["TAKEN", "READY", "PARKED"]);
     expect(await lab.notifications.resume(id)).toMatchObject({ state: "SENDING" });
-    expect(await states(id)).toEqual(["SENDING", "PENDING", "PENDING"]);
-    const waiting = await lab.waiting(queue);
-    expect(new Set(waiting)).toEqual(
-      new Set([first, second, third].map((chunk) => ({ chunkId: Number(chunk) }))),
-    );
-    expect(await named()).toBe(3);
-    expect([...(await lab.waiting(planQueue)), ...(await lab.waiting(followQueue))]).toEqual([]);
+    expect(await states(id)).toEqual(["TAKEN", "READY", "READY"]);
+    expect(await lab.ready()).toEqual([second, third]);
     expect(await lab.notifications.resume(id)).toMatchObject({ state: "SENDING" });
-    expect(await lab.waiting(queue)).toHaveLength(3);
+    expect(await states(id)).toEqual(["TAKEN", "READY", "READY"]);
   });
 
   test("however many chunks there are, no call writes more than a thousand of them; the others follow", async () => {
@@ -110,31 +85,30 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     const count = async (state: string) => (await states(id)).filter((one) => one === state).length;
     await lab.notifications.pause(id);
     await lab.notifications.resume(id);
-    expect(await count("PENDING")).toBe(2_500);
-    expect(await lab.waiting(queue)).toHaveLength(2_500);
+    expect(await count("READY")).toBe(2_500);
 
     await lab.notifications.pause(id);
     await park(all);
     await lab.notifications.resume(id);
-    expect([await count("PENDING"), await count("PARKED")]).toEqual([1_000, 1_500]);
+    expect([await count("READY"), await count("PARKED")]).toEqual([1_000, 1_500]);
     await lab.notifications.pause(id);
     await lab.follow();
     expect(await count("PARKED"), "what is paused again is not released").toBe(1_500);
     await lab.notifications.resume(id);
     await lab.follow();
-    expect([await count("PENDING"), await named()]).toEqual([2_500, 2_500]);
+    expect(await count("READY")).toBe(2_500);
 
     expect(await lab.notifications.cancel(id)).toMatchObject({
       ...{ state: "CANCELLED", completedAt: null, dropped: 2_503, remaining: 0 },
     });
-    expect([await count("DONE"), await count("PENDING")]).toEqual([1_000, 1_500]);
+    expect([await count("DONE"), await count("READY")]).toEqual([1_000, 1_500]);
     await lab.follow();
-    expect(await count("DONE")).toBe(2_500);
+    expect(await lab.chunks(id), "it is completed").toEqual([]);
     expect(await progress(id)).toMatchObject({ dropped: 2_503, completedAt: expect.any(String) });
   });
 
   test("released chunks come after those of others that are further ahead in their turn", async () => {
-    const id = await sending();
+    const id = await sending(2);
     const all = (await lab.chunks(id)).map((chunk) => chunk.id);
     await lab.notifications.pause(id);
     await park(all);
@@ -142,8 +116,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     const other = await lab.accept([60]);
     await lab.plan();
     const [small] = (await lab.chunks(other)).map((chunk) => chunk.id);
-    const order = (await lab.waiting(queue)).map(({ chunkId }) => String(chunkId));
-    expect(order).toEqual([all[0], small, all[1], all[2]]);
+    expect(await lab.ready()).toEqual([all[0], small, all[1], all[2]]);
   });
 
   test("chunks that did not follow are found by the sweep", async () => {
@@ -153,16 +126,10 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     for (const id of [going, paused]) await park((await lab.chunks(id)).map((chunk) => chunk.id));
     await lab.db.execute(sql`update push.notifications set state = 'CANCELLED' where id = ${stopped}::uuid`);
     await lab.notifications.pause(paused);
-    await sweepCompletions(lab);
-    await lab.follow();
-    expect(new Set(await states(going))).toEqual(new Set(["PENDING"]));
-    expect(new Set(await states(stopped))).toEqual(new Set(["DONE"]));
+    await lab.sweep();
+    expect(new Set(await states(going))).toEqual(new Set(["READY"]));
     expect(new Set(await states(paused))).toEqual(new Set(["PARKED"]));
     expect(await progress(stopped)).toMatchObject({ state: "CANCELLED", completedAt: expect.any(String) });
-    const jobs = (await lab.waiting(queue)).length;
-    await sweepCompletions(lab);
-    expect(await lab.waiting(followQueue)).toEqual([]);
-    expect(await lab.waiting(queue)).toHaveLength(jobs);
   });
 
   test("paused before it was planned: resumed, it is planned", async () => {
@@ -255,26 +222,10 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     },
   );
 
-  test("a job that cannot be promised leaves a paused notification as it is", async () => {
-    const id = await sending();
-    await lab.notifications.pause(id);
-    await park((await lab.chunks(id)).map((chunk) => chunk.id));
-    const enqueue = vi.spyOn(lab.jobs, "enqueue").mockRejectedValueOnce(new Error("no jobs today"));
-    await expect(lab.notifications.resume(id)).rejects.toThrow("no jobs today");
-    enqueue.mockRestore();
-    expect(await progress(id)).toMatchObject({ state: "PAUSED" });
-    expect(new Set(await states(id))).toEqual(new Set(["PARKED"]));
-  });
-
   test("pause and resume in any order, while it is planned, lose and repeat nothing", async () => {
     await lab.addDevices(Array.from({ length: 100 }, (_, index) => ({ userId: `user-${index}` })));
     const id = await lab.accept();
-    const { handle } = createPlanner({
-      ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, providers: allProviders, window: 10 },
-    });
-    const workers = [planQueue, planRestQueue].map((queue) =>
-      lab.jobs.work<PlanJob>({ queue, handle, idleMs: 5 }),
-    );
+    const workers = startPlanners({ ...lab, logger: lab.log.logger, providers: allProviders, window: 10 });
     for (let turn = 0; turn < 10; turn += 1) {
       await Promise.all([lab.notifications.pause(id), lab.notifications.resume(id), progress(id)]);
     }
@@ -284,9 +235,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     expect(await progress(id)).toMatchObject({ planned: 100, recipients: 100, remaining: 100 });
     const chunks = await lab.chunks(id);
     expect(new Set(chunks.flatMap(({ devices }) => devices)).size).toBe(100);
-    expect(new Set(chunks.map(({ state }) => state))).toEqual(new Set(["PENDING"]));
-    const promised = new Set((await lab.waiting(queue)).map(({ chunkId }) => String(chunkId)));
-    expect(chunks.every((chunk) => promised.has(chunk.id))).toBe(true);
+    expect((await lab.ready()).toSorted()).toEqual(chunks.map((chunk) => chunk.id).toSorted());
   });
 
   test("however many see the last chunk end, it is completed once, with one event of its totals", async () => {
@@ -319,14 +268,13 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     for (const { id } of await lab.chunks(done)) await finish(id);
     const open = await sending();
     const planning = await lab.accept();
-    expect(await sweepCompletions(lab)).toBe(1);
+    await lab.sweep();
     const found = await Promise.all([done, open, planning].map(progress));
     expect(found.map(({ state }) => state)).toEqual(["COMPLETED", "SENDING", "PLANNING"]);
     for (const { id } of await lab.chunks(open)) await finish(id);
-    const common = { db: lab.db, jobs: lab.jobs, clock: lab.clock, logger: lab.log.logger };
-    const sweep = startCompletionSweep({ ...common, intervalSeconds: 0.02 });
+    const follower = createFollower({ ...lab, logger: lab.log.logger, intervalSeconds: 0.02 }).start();
     await expect.poll(async () => (await progress(open)).state).toBe("COMPLETED");
-    await sweep.stop();
+    await follower.stop();
   });
 
   test("the sweep ends what nobody takes an hour after it is worth nothing, and drops its devices", async () => {
@@ -338,13 +286,9 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     ];
     const [, taken] = (await lab.chunks(late)).map((chunk) => chunk.id);
     // Its worker has died, and those of its provider are no more.
-    await lab.db.execute(
-      sql`update push.delivery_chunks set state = 'SENDING', attempt = 3 where id = ${taken ?? ""}::bigint`,
-    );
+    await take(taken);
     const [stuck] = (await lab.chunks(cancelled)).map((chunk) => chunk.id);
-    await lab.db.execute(
-      sql`update push.delivery_chunks set state = 'SENDING' where id = ${stuck ?? ""}::bigint`,
-    );
+    await take(stuck);
     await lab.notifications.cancel(cancelled);
     await lab.notifications.pause(paused);
     const expire = (id: string, minutes: number) =>
@@ -353,20 +297,42 @@ describe.each(backends)("control of notifications on %s", (backend) => {
         where id = ${id}::uuid`);
     for (const id of [late, paused, cancelled]) await expire(id, 61);
     await expire(recent, 59);
-    expect(await sweepCompletions(lab)).toBe(3);
+    await lab.sweep();
     expect(await progress(late)).toMatchObject({ state: "COMPLETED", dropped: 6, remaining: 0 });
     expect(await progress(cancelled)).toMatchObject({
       ...{ state: "CANCELLED", dropped: 24, completedAt: expect.any(String) },
     });
     expect(await progress(recent)).toMatchObject({ state: "SENDING", dropped: 0, remaining: 12 });
     expect(await progress(paused)).toMatchObject({ state: "COMPLETED", dropped: 18, remaining: 0 });
-    // A worker that wakes up after all writes nothing.
-    const [row] = await rows<{ attempt: number }>(
-      lab.db,
-      sql`select attempt from push.delivery_chunks where id = ${taken ?? ""}::bigint`,
-    );
-    expect(row?.attempt).toBe(4);
     expect(await lab.events("push.notification.completed.v1")).toHaveLength(3);
+  });
+
+  test("what a completed one has done stays counted, by offset, provider and reason, and its chunks go", async () => {
+    const id = await sending();
+    const [dead, ...done] = (await lab.chunks(id)).map((chunk) => chunk.id);
+    for (const chunk of done) await finish(chunk);
+    await lab.db.execute(
+      sql`update push.delivery_chunks set state = 'DEAD' where id = ${dead ?? ""}::bigint`,
+    );
+    const before = await progress(id);
+    const failures = await lab.notifications.failures(id);
+    expect(failures).toEqual([{ provider: "outbox", reason: "410", devices: 2 }]);
+    expect(await completeIfDone(lab.db, id, lab.clock)).toBe(true);
+    const completedAt = new Date(lab.clock.now()).toISOString();
+    expect(await progress(id)).toEqual({ ...before, state: "COMPLETED", completedAt });
+    expect(await lab.notifications.failures(id)).toEqual(failures);
+    expect((await lab.chunks(id)).map((chunk) => chunk.id)).toEqual([dead]);
+    // What it does after a replay is added.
+    await lab.notifications.replay(dead ?? "");
+    await finish(dead);
+    expect(await completeIfDone(lab.db, id, lab.clock)).toBe(true);
+    expect(await progress(id)).toMatchObject({ planned: 6, sent: 3, failed: 3, deadLettered: 0 });
+    expect(await lab.notifications.failures(id)).toMatchObject([{ devices: 3 }]);
+    expect(await lab.chunks(id)).toEqual([]);
+    expect(await lab.events("push.notification.completed.v1")).toMatchObject([
+      { planned: 6, sent: 2, failed: 2, deadLettered: 2 },
+      { planned: 6, sent: 3, failed: 3, deadLettered: 0 },
+    ]);
   });
 
   test("progress by offset and provider, of each state of a chunk", async () => {
@@ -374,7 +340,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     const [first, second] = (await lab.chunks(id)).map((chunk) => chunk.id);
     await finish(first);
     await lab.db.execute(sql`
-      update push.delivery_chunks set state = 'DEAD', job_id = null, dropped = 1, device_ids = device_ids[2:]
+      update push.delivery_chunks set state = 'DEAD', dropped = 1, device_ids = device_ids[2:]
       where id = ${second ?? ""}::bigint`);
     const none = { planned: 2, sent: 0, failed: 0, dropped: 0, deadLettered: 0, remaining: 0 };
     expect(await progress(id)).toMatchObject({

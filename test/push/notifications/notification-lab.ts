@@ -1,20 +1,14 @@
-/** What the tests of notifications stand on: a database of their own with jobs, devices, and looks at the tables. */
+/** What the tests of notifications stand on: a database of their own, devices, and looks at the tables. */
 import { sql } from "drizzle-orm";
+import { WakeUps } from "../../../src/platform/base/worker.ts";
 import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/platform/database/database.ts";
-import { createJobs, type Job, type Jobs } from "../../../src/platform/messaging/jobs.ts";
-import {
-  type FollowJob,
-  followQueue,
-  type PlanJob,
-  planQueue,
-  planRestQueue,
-  pushJobTables,
-  pushMigrations,
-} from "../../../src/push/database.ts";
-import { createFollower } from "../../../src/push/notifications/follow-chunks.ts";
+import { pushMigrations } from "../../../src/push/database.ts";
+import { createFollower } from "../../../src/push/notifications/follower.ts";
 import { createNotifications, type Notifications } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
+import { RangeTaker, type TakenRange } from "../../../src/push/notifications/ranges.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
+import type { Work } from "../../../src/push/queue/work.ts";
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
 import { historyEntries } from "../../support/history-rows.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
@@ -34,7 +28,6 @@ export interface ChunkRow {
   readonly id: string;
   readonly provider: ProviderName;
   readonly utcOffset: number;
-  /** As in the table; PARKED: PENDING, and without a job. */
   readonly state: string;
   readonly devices: number[];
   readonly planned: number;
@@ -45,25 +38,31 @@ export interface Lab {
   readonly own: ServiceDatabase;
   readonly database: OpenDatabase;
   readonly db: Database;
-  readonly jobs: Jobs;
+  readonly wakeUps: WakeUps<Work>;
   readonly clock: MovableClock;
   readonly log: CapturedLog;
   readonly notifications: Notifications;
+  /** As another process has them. */
+  notificationsOf(db: Database): Notifications;
   /** @returns ids, in the order given */
   addDevices(devices: readonly NewDevice[]): Promise<number[]>;
-  /** Removes all devices, notifications, jobs and what belongs to them. */
+  /** Removes all devices, notifications and what belongs to them. */
   clear(): Promise<void>;
   accept(utcOffsets?: readonly number[]): Promise<string>;
-  /** Takes jobs of the queue as a worker does, and gives each to the handler, until there is none. @returns how many */
-  drain<Data extends object>(queue: string, handle: (job: Job<Data>) => Promise<void>): Promise<number>;
-  /** Plans all that is to be planned. */
+  /** Plans all that is due. */
   plan(window?: number, providers?: readonly ProviderName[]): Promise<void>;
-  /** Has all chunks follow their notifications. */
+  /** Has all chunks follow their notifications that are to be followed, and replays what is to be replayed. */
   follow(): Promise<void>;
-  /** Takes the plan job, as a worker does. */
-  takePlanJob(): Promise<Job<PlanJob>>;
-  /** Data of the jobs that wait, in the order in which they are taken. */
-  waiting(queue: string): Promise<Record<string, unknown>[]>;
+  /** Does what was left undone, as the follower does at an interval. */
+  sweep(): Promise<void>;
+  /** Takes a range, as a worker does. */
+  takeRange(): Promise<TakenRange>;
+  /** Makes all ranges due that are not parked, as if a minute had gone by. */
+  makeDue(): Promise<void>;
+  /** The ids of the chunks of the provider that are READY, in the order in which they are taken. */
+  ready(provider?: ProviderName): Promise<string[]>;
+  /** Takes a chunk, as a process that sends. @returns the attempt's id */
+  takeChunk(id: string | undefined): Promise<string>;
   chunks(notificationId: string): Promise<ChunkRow[]>;
   /** Users with a history entry. */
   recipients(notificationId: string): Promise<string[]>;
@@ -85,37 +84,26 @@ export async function createLab(backend: Backend): Promise<Lab> {
   const { db } = database;
   const log = captureLog();
   const clock = movableClock();
-  const jobs = createJobs({ database, tables: pushJobTables, logger: log.logger });
-  await jobs.start();
-  const common = { db, jobs, clock };
-  const notifications = createNotifications({
-    ...common,
-    ttlSeconds,
-    testUserIds: [testUser],
-    logger: log.logger,
-  });
+  const wakeUps = new WakeUps<Work>();
+  const common = { db, wakeUps, clock, logger: log.logger };
+  const follower = createFollower({ ...common, intervalSeconds: Number.MAX_SAFE_INTEGER });
+  // It looks for what was left undone now, and no more.
+  await follower.round();
+  const { follow } = follower;
+  const notificationsOf = (db: Database) =>
+    createNotifications({ ...common, db, follow, ttlSeconds, testUserIds: [testUser] });
 
-  async function take<Data extends object>(queue: string): Promise<Job<Data> | undefined> {
-    const [job] = await rows<Job<Data> & Record<string, unknown>>(
-      db,
-      sql`
-        update push_jobs.job set state = 'active', started_on = now(), heartbeat_on = now()
-        where id = (
-          select id from push_jobs.job where name = ${queue} and state < 'active'
-          order by priority desc, created_on, id limit 1 for update skip locked)
-        returning id::text, name as queue, data, retry_count as "retryCount", priority, source_id::text as "failedId"`,
-    );
-    return job;
-  }
+  const takeRange = async () => (await new RangeTaker(db).take([-1, 0, 1]))?.range;
 
   const lab: Lab = {
     own,
     database,
     db,
-    jobs,
+    wakeUps,
     clock,
     log,
-    notifications,
+    notifications: notificationsOf(db),
+    notificationsOf,
     async addDevices(devices) {
       const at = new Date(clock.now()).toISOString();
       const made = await rows<{ id: string }>(
@@ -130,8 +118,8 @@ export async function createLab(backend: Backend): Promise<Lab> {
               ${arrayLiteral(devices.map(({ provider = "outbox" }) => provider))}::text[],
               ${arrayLiteral(devices.map(({ utcOffset = 0 }) => String(utcOffset)))}::smallint[],
               ${arrayLiteral(devices.map(({ expiresInSeconds = 86_400 }) => String(expiresInSeconds)))}::float8[]
-            ) with ordinality as t (user_id, provider, utc_offset, expires, place)
-            order by place
+            ) with ordinality as t (user_id, provider, utc_offset, expires, nth)
+            order by nth
           ) as made
           returning id::text`,
       );
@@ -147,46 +135,52 @@ export async function createLab(backend: Backend): Promise<Lab> {
         "plan_ranges",
         "idempotency_keys",
         "test_runs",
+        "replays",
+        "processes",
+        "outbox",
       ])
         await db.execute(sql`delete from push.${sql.identifier(table)}`);
-      await db.execute(sql`delete from push.outbox`);
-      await db.execute(sql`delete from push_jobs.job`);
     },
     async accept(utcOffsets = [0]) {
       const send = { title: "Title", message: "Message", image: null, utcOffsets };
-      return (await notifications.accept("backoffice", send, undefined)).notificationId;
-    },
-    async drain<Data extends object>(queue: string, handle: (job: Job<Data>) => Promise<void>) {
-      let count = 0;
-      for (let job = await take<Data>(queue); job; job = await take<Data>(queue)) {
-        await handle(job);
-        count += 1;
-      }
-      return count;
+      return (await lab.notifications.accept("backoffice", send, undefined)).notificationId;
     },
     async plan(window, providers = allProviders) {
-      const planner = createPlanner({ ...common, providers, ...(window !== undefined && { window }) });
-      for (let count = 1; count > 0; ) {
-        count = await lab.drain<PlanJob>(planQueue, planner.handle);
-        count += await lab.drain<PlanJob>(planRestQueue, planner.handle);
-      }
+      const plan = createPlanner({ ...common, providers, window });
+      for (let range = await takeRange(); range; range = await takeRange()) await plan(range);
     },
     async follow() {
-      await lab.drain<FollowJob>(followQueue, createFollower(common));
+      while (await follower.round());
     },
-    async takePlanJob() {
-      const job = (await take<PlanJob>(planQueue)) ?? (await take<PlanJob>(planRestQueue));
-      if (!job) throw new Error("there is no plan job");
-      return job;
+    async sweep() {
+      const sweeping = createFollower(common);
+      while (await sweeping.round());
     },
-    async waiting(queue) {
-      const found = await rows<{ data: Record<string, unknown> }>(
+    async takeRange() {
+      return (await takeRange()) ?? Promise.reject(new Error("no range is due"));
+    },
+    async makeDue() {
+      await db.execute(sql`update push.plan_ranges set due_at = now() where due_at < 'infinity'`);
+    },
+    async ready(provider = "outbox") {
+      const found = await rows<{ id: string }>(
         db,
         sql`
-          select data from push_jobs.job where name = ${queue} and state < 'active'
-          order by priority desc, created_on, id`,
+          select id::text from push.delivery_chunks c where provider = ${provider} and state = 'READY'
+          order by is_retry, turn, c.id`,
       );
-      return found.map(({ data }) => data);
+      return found.map(({ id }) => id);
+    },
+    async takeChunk(id) {
+      const [taken] = await rows<{ attempt: string }>(
+        db,
+        sql`
+          with holder as (insert into push.processes (id) values (gen_random_uuid()) returning id)
+          update push.delivery_chunks
+          set state = 'TAKEN', process_id = (select id from holder), attempt = gen_random_uuid(), takes = takes + 1
+          where id = ${id ?? ""}::bigint returning attempt::text`,
+      );
+      return taken?.attempt ?? Promise.reject(new Error("there is no such chunk"));
     },
     async chunks(notificationId) {
       const found = await rows<{
@@ -201,8 +195,7 @@ export async function createLab(backend: Backend): Promise<Lab> {
         db,
         sql`
           select id::text, provider, utc_offset as "utcOffset",
-            case when state = 'PENDING' and job_id is null then 'PARKED' else state end as state, array_to_string(device_ids, ',') as devices,
-            planned, dropped
+            state, array_to_string(device_ids, ',') as devices, planned, dropped
           from push.delivery_chunks c where notification_id = ${notificationId}::uuid order by c.id`,
       );
       return found.map((row) => ({
@@ -224,10 +217,7 @@ export async function createLab(backend: Backend): Promise<Lab> {
       );
       return found.map(({ data }) => data);
     },
-    async drop() {
-      await jobs.stop();
-      await own.drop();
-    },
+    drop: () => own.drop(),
   };
   return lab;
 }

@@ -1,10 +1,7 @@
 /** Planning: each device once, each user one history entry, whatever happens meanwhile. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { deliveryQueue, followQueue, planQueue, planRestQueue } from "../../../src/push/database.ts";
 import { forgetUser } from "../../../src/push/devices/forget-user.ts";
-import { sweepCompletions } from "../../../src/push/notifications/completion-sweep.ts";
-import { createNotifications } from "../../../src/push/notifications/notifications.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { betweenStatements, createPlanningLab, type PlanningLab, window } from "./planning-lab.ts";
@@ -42,28 +39,55 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
       const devices = await lab.manyDevices();
       const id = await lab.accept();
       await lab.planSteps(2);
-      const job = await lab.takePlanJob();
-      await expect(lab.planner(() => lab.own.terminate()).handle(job)).rejects.toThrow();
+      const range = await lab.takeRange();
+      await expect(lab.planner(() => lab.own.terminate())(range)).rejects.toThrow();
       // The other connections ended too, and some statements find that out.
       await expect.poll(() => lab.planned(id).catch(() => [])).toHaveLength(20);
-      await lab.giveToAnother(job.id);
+      await lab.makeDue();
       await lab.plan(window);
       await lab.expectAllOnce(id, devices);
     },
   );
 
-  test("two planners at once plan nothing twice; the one that lost its job undoes nothing", async () => {
+  test("two planners that have the same range plan nothing twice", async () => {
     const devices = await lab.manyDevices();
     const id = await lab.accept();
-    const job = await lab.takePlanJob();
-    const outcomes = await Promise.allSettled([lab.planner().handle(job), lab.planner().handle(job)]);
-    expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
-    expect(outcomes.find(({ status }) => status === "rejected")).toMatchObject({
-      reason: { name: "JobLostError" },
-    });
+    const range = await lab.takeRange();
+    await Promise.all([lab.planner()(range), lab.planner()(range)]);
     await lab.plan(window);
     await lab.expectAllOnce(id, devices);
     expect(await lab.progress(id)).toMatchObject({ state: "SENDING" });
+  });
+
+  test("a range that another has taken since is left to it: whoever took it first plans nothing", async () => {
+    const devices = await lab.manyDevices();
+    const id = await lab.accept();
+    const late = await lab.takeRange();
+    await lab.makeDue();
+    const next = await lab.takeRange();
+    expect(next).toEqual({ ...late, tries: late.tries + 1 });
+    await lab.planner()(late);
+    expect(await lab.planned(id)).toEqual([]);
+    expect(await lab.rangesLeft()).toBe(1);
+    await lab.planner()(next);
+    await lab.plan(window);
+    await lab.expectAllOnce(id, devices);
+  });
+
+  test("a range that was taken by a process that died is due again after ten seconds, and not earlier", async () => {
+    const devices = await lab.manyDevices();
+    const id = await lab.accept();
+    await lab.takeRange();
+    await expect(lab.takeRange()).rejects.toThrow("no range is due");
+    const pass = (seconds: number) =>
+      lab.db.execute(
+        sql`update push.plan_ranges set due_at = due_at - make_interval(secs => ${seconds}::int)`,
+      );
+    await pass(5);
+    await expect(lab.takeRange()).rejects.toThrow("no range is due");
+    await pass(5);
+    await lab.plan(window);
+    await lab.expectAllOnce(id, devices);
   });
 
   test("several processes plan one notification at once, and nothing twice", async () => {
@@ -74,11 +98,11 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
     await lab.expectAllOnce(id, devices);
     expect(await lab.progress(id)).toMatchObject({ state: "SENDING" });
     const chunks = await lab.chunks(id);
-    expect(await lab.waiting(deliveryQueue("outbox"))).toHaveLength(chunks.length);
+    expect((await lab.ready()).toSorted()).toEqual(chunks.map((chunk) => chunk.id).toSorted());
   });
 
   test.runIf(backend === "PostgreSQL")(
-    "a device that comes to a place where nobody was, in the middle of a step, is not missed",
+    "a device that comes to a zone where nobody was, in the middle of a step, is not missed",
     async () => {
       const devices = await lab.manyDevices();
       const id = await lab.accept();
@@ -90,7 +114,7 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
           sql`update push.devices set time_zone = 'Africa/Accra' where id = ${devices[4]}::bigint`,
         );
       });
-      await lab.planner(undefined, db).handle(await lab.takePlanJob());
+      await lab.planner(undefined, db)(await lab.takeRange());
       expect(isMoved).toBe(true);
       await lab.plan(window);
       await lab.expectAllOnce(id, devices);
@@ -160,8 +184,8 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
     await lab.plan(window);
     expect(await lab.progress(id)).toMatchObject({ state: "PAUSED", planned: 30, remaining: 30 });
     expect(await lab.rangesLeft(), "it is not even split").toBe(1);
-    expect(new Set((await lab.chunks(id)).map(({ state }) => state))).toEqual(new Set(["PENDING"]));
-    expect(await lab.waiting(planQueue)).toEqual([]);
+    await lab.makeDue();
+    await expect(lab.takeRange(), "it is parked").rejects.toThrow("no range is due");
     expect(await lab.notifications.resume(id)).toMatchObject({ state: "PLANNING" });
     await lab.plan(window);
     await lab.expectAllOnce(id, devices);
@@ -172,7 +196,7 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
     const id = await lab.accept();
     await lab.planSteps(3);
     await lab.notifications.cancel(id);
-    expect(await lab.rangesLeft(), "its job removes it").toBe(1);
+    expect(await lab.rangesLeft(), "who takes it removes it").toBe(1);
     await lab.plan(window);
     expect(await lab.progress(id)).toMatchObject({
       state: "CANCELLED",
@@ -180,7 +204,6 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
       dropped: 30,
       remaining: 0,
     });
-    expect(await lab.waiting(planQueue)).toEqual([]);
     expect(await lab.rangesLeft()).toBe(0);
   });
 
@@ -194,29 +217,34 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
     expect(await lab.rangesLeft()).toBe(0);
   });
 
-  test("a range whose job was lost gets another by the sweep, once it is planned again", async () => {
+  test("a parked range that was not released is found by the sweep", async () => {
     const devices = await lab.manyDevices();
     const id = await lab.accept();
-    await sweepCompletions(lab);
-    expect(await lab.waiting(followQueue), "it has a job").toEqual([]);
     await lab.notifications.pause(id);
     await lab.plan(window);
-    await sweepCompletions(lab);
-    expect(await lab.waiting(followQueue), "it is paused").toEqual([]);
+    await lab.sweep();
+    await expect(lab.takeRange(), "it is paused").rejects.toThrow("no range is due");
     await lab.db.execute(sql`update push.notifications set state = 'PLANNING' where id = ${id}::uuid`);
-    await sweepCompletions(lab);
-    await lab.follow();
+    await lab.sweep();
     await lab.plan(window);
     await lab.expectAllOnce(id, devices);
   });
 
-  test("paused and resumed before the job comes: the range keeps its job", async () => {
+  test("a range that was taken before the database's clock was set back by an hour is found by the sweep", async () => {
+    const devices = await lab.manyDevices();
+    const id = await lab.accept();
+    await lab.db.execute(sql`update push.plan_ranges set due_at = now() + interval '61 minutes'`);
+    await lab.sweep();
+    await lab.plan(window);
+    await lab.expectAllOnce(id, devices);
+  });
+
+  test("paused and resumed before it is taken: the range is as it was", async () => {
     const devices = await lab.manyDevices();
     const id = await lab.accept();
     await lab.planSteps(1);
     await lab.notifications.pause(id);
     await lab.notifications.resume(id);
-    expect(await lab.waiting(planRestQueue)).toEqual([{ notificationId: id }]);
     await lab.plan(window);
     await lab.expectAllOnce(id, devices);
   });
@@ -226,15 +254,16 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
     const id = await lab.accept();
     await lab.planSteps(1);
     const { db } = await lab.own.open();
-    const common = { jobs: lab.jobs, clock: lab.clock, ttlSeconds: 60, testUserIds: [] };
-    const others = createNotifications({ ...common, db, logger: lab.log.logger });
-    const pausing = betweenStatements(lab.db, async (text) => {
-      if (text.includes('"chunks" = "chunks" +')) await others.pause(id);
+    const others = lab.notificationsOf(db);
+    let isPaused = false;
+    const pausing = lab.planner(async () => {
+      if (!isPaused) await others.pause(id);
+      isPaused = true;
     });
-    await lab.planner(undefined, pausing).handle(await lab.takePlanJob());
+    await pausing(await lab.takeRange());
     expect(await lab.progress(id)).toMatchObject({ state: "PAUSED", planned: 10 });
-    // The rest still has its job, which comes later.
-    expect([await lab.waiting(planRestQueue), await lab.rangesLeft()]).toEqual([[{ notificationId: id }], 2]);
+    // The rest is due, and parked by whoever takes it.
+    expect(await lab.rangesLeft()).toBe(2);
     await lab.notifications.resume(id);
     await lab.plan(window);
     await lab.expectAllOnce(id, devices);
@@ -244,12 +273,11 @@ describe.each(backends)("planning, meanwhile, on %s", (backend) => {
     await lab.manyDevices();
     const forget = (userId: string) => lab.db.transaction((tx) => forgetUser(tx, userId, afterwards));
     const id = await lab.accept();
-    const job = await lab.takePlanJob();
+    const range = await lab.takeRange();
     const users = Array.from({ length: 40 }, (_, index) => `user-${index}`);
     await Promise.all([
       lab
-        .planner()
-        .handle(job)
+        .planner()(range)
         .then(() => lab.plan(window)),
       ...users.map((user) => forget(user)),
     ]);

@@ -1,13 +1,12 @@
 /** Planning: which devices are planned, in which chunks, and in which order. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { deliveryQueue, type PlanJob, planQueue, planRestQueue } from "../../../src/push/database.ts";
-import { countsAfter, createPlanner } from "../../../src/push/notifications/plan-notification.ts";
-import { rows } from "../../support/rows.ts";
+import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
+import { startPlanners } from "../../../src/push/notifications/planners.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, testUser } from "./notification-lab.ts";
-import { createPlanningLab, type PlanningLab, window } from "./planning-lab.ts";
+import { betweenStatements, createPlanningLab, type PlanningLab, window } from "./planning-lab.ts";
 
 describe.each(backends)("planning on %s", (backend) => {
   let lab: PlanningLab;
@@ -33,12 +32,12 @@ describe.each(backends)("planning on %s", (backend) => {
     expect(
       chunks.map(({ utcOffset, provider, state, devices }) => ({ utcOffset, provider, state, devices })),
     ).toEqual([
-      { utcOffset: -60, provider: "outbox", state: "PENDING", devices: [d] },
-      { utcOffset: 0, provider: "fcm", state: "PENDING", devices: [a, c] },
-      { utcOffset: 330, provider: "apns", state: "PENDING", devices: [b] },
+      { utcOffset: -60, provider: "outbox", state: "READY", devices: [d] },
+      { utcOffset: 0, provider: "fcm", state: "READY", devices: [a, c] },
+      { utcOffset: 330, provider: "apns", state: "READY", devices: [b] },
     ]);
     for (const { id: chunk, provider } of chunks) {
-      expect(await lab.waiting(deliveryQueue(provider))).toEqual([{ chunkId: Number(chunk) }]);
+      expect(await lab.ready(provider)).toEqual([chunk]);
     }
     expect(await lab.recipients(id)).toEqual(["ann", "bob", "cid"]);
     expect(await lab.progress(id)).toMatchObject({
@@ -47,7 +46,7 @@ describe.each(backends)("planning on %s", (backend) => {
       planned: 4,
       remaining: 4,
     });
-    expect(await lab.waiting(planQueue)).toEqual([]);
+    expect(await lab.rangesLeft()).toBe(0);
   });
 
   test("no device of a provider that is not in use: nobody would send to it", async () => {
@@ -111,12 +110,10 @@ describe.each(backends)("planning on %s", (backend) => {
   test("the first step is small, whatever the others are", async () => {
     await lab.addDevices(Array.from({ length: 2_500 }, (_, index) => ({ userId: `user-${index}` })));
     const id = await lab.accept();
-    const { handle } = createPlanner({
-      ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, providers: allProviders },
-    });
-    await handle(await lab.takePlanJob());
+    const plan = createPlanner({ ...lab, providers: allProviders });
+    await plan(await lab.takeRange());
     expect(await lab.progress(id)).toMatchObject({ state: "PLANNING", planned: 1_000 });
-    await handle(await lab.takePlanJob());
+    await plan(await lab.takeRange());
     expect(await lab.progress(id)).toMatchObject({ state: "SENDING", planned: 2_500 });
   });
 
@@ -132,57 +129,56 @@ describe.each(backends)("planning on %s", (backend) => {
     const [largest, smallest] = [await lab.chunks(large), await lab.chunks(small)];
     const [test] = (await lab.notifications.list({ page: 0, size: 10 })).content.filter((one) => one.test);
     const [tested] = test ? await lab.chunks(test.id) : [];
-    const order = (await lab.waiting(deliveryQueue("outbox"))).map(({ chunkId }) => String(chunkId));
-    expect(order).toEqual([tested, largest[0], smallest[0], ...largest.slice(1)].map((chunk) => chunk?.id));
+    expect(await lab.ready()).toEqual(
+      [tested, largest[0], smallest[0], ...largest.slice(1)].map((chunk) => chunk?.id),
+    );
   });
 
-  test("recipients are counted now and then, and exactly when planning ends or is stopped", async () => {
-    const { db, jobs, clock } = lab;
-    const { handle } = createPlanner({ db, jobs, clock, providers: allProviders, window: 1 });
+  test("recipients are counted exactly while it is planned, when it is stopped, and at the end", async () => {
+    const plan = createPlanner({ ...lab, providers: allProviders, window: 1 });
     await lab.addDevices(Array.from({ length: 15 }, (_, index) => ({ userId: `user-${index}` })));
     const id = await lab.accept();
-    for (let step = 0; step < 13; step += 1) await handle(await lab.takePlanJob());
-    expect(await lab.progress(id)).toMatchObject({ planned: 13, recipients: 12 });
+    for (let step = 0; step < 13; step += 1) await plan(await lab.takeRange());
+    expect(await lab.progress(id)).toMatchObject({ planned: 13, recipients: 13 });
     await lab.notifications.pause(id);
     await lab.plan(1);
     expect(await lab.progress(id)).toMatchObject({ state: "PAUSED", planned: 13, recipients: 13 });
     await lab.notifications.resume(id);
     await lab.plan(1);
     expect(await lab.progress(id)).toMatchObject({ state: "SENDING", planned: 15, recipients: 15 });
+    const recalled = await lab.accept();
+    for (let step = 0; step < 3; step += 1) await plan(await lab.takeRange());
+    expect(await lab.notifications.recall(recalled)).toMatchObject({ recipients: 3 });
   });
 
-  test("what is summed for the counts of recipients grows with the send, and not with its square", () => {
-    const chunksOfStep = 16;
-    let summed = 0;
-    let steps = 0;
-    for (let chunks = 0; chunks < 100_000; chunks += chunksOfStep, steps += 1) {
-      if (countsAfter(chunks, chunksOfStep)) summed += chunks + chunksOfStep;
-    }
-    expect(steps).toBe(6_250);
-    expect(summed).toBeLessThan(12 * 100_000);
-    // Of a small one each step counts.
-    for (let chunks = 0; chunks < 10; chunks += 1) expect(countsAfter(chunks, 1)).toBe(true);
-    expect(countsAfter(50, 0)).toBe(false);
-  });
-
-  test("jobs of notifications that are gone are ended", async () => {
+  test("ranges of notifications that are gone are removed", async () => {
     await lab.accept();
     await lab.db.execute(sql`delete from push.notifications`);
     await lab.plan();
-    expect(await rows(lab.db, sql`select state from push_jobs.job where name = ${planQueue}`)).toEqual([
-      { state: "completed" },
-    ]);
+    expect(await lab.rangesLeft()).toBe(0);
   });
 
-  test("a worker of the queue plans what was accepted", async () => {
-    await lab.manyDevices();
-    const { handle } = lab.planner();
-    const workers = [planQueue, planRestQueue].map((queue) =>
-      lab.jobs.work<PlanJob>({ queue, handle, idleMs: 10 }),
-    );
+  test("workers plan what was accepted, and what could not be planned again and again", async () => {
+    await lab.addDevices([{ userId: "ann" }]);
+    let broken = true;
+    const db = betweenStatements(lab.db, async (text) => {
+      if (broken && text.includes("push.plan")) throw new Error("the database is broken");
+    });
+    const { logger } = lab.log;
+    const workers = startPlanners({ ...lab, db, logger, providers: allProviders, window });
     const id = await lab.accept();
+    const told = () => lab.log.lines().filter(({ notificationId }) => notificationId === id);
+    const failure = { msg: "A notification could not be planned yet", retryAfterSeconds: 60 };
+    await expect.poll(told).toMatchObject([failure]);
+    await lab.makeDue();
+    await expect.poll(told).toMatchObject([failure, failure]);
+    broken = false;
+    await lab.makeDue();
     await expect.poll(async () => (await lab.progress(id)).state).toBe("SENDING");
+    const nobody = await lab.accept([15]);
+    await expect.poll(() => lab.log.text()).toContain("A notification has reached nobody");
     for (const worker of workers) await worker.stop();
-    expect(await lab.progress(id)).toMatchObject({ planned: 100, recipients: 40 });
+    expect(await lab.progress(id)).toMatchObject({ planned: 1, recipients: 1 });
+    expect(await lab.progress(nobody)).toMatchObject({ state: "COMPLETED" });
   });
 });

@@ -1,11 +1,11 @@
-/** How PostgreSQL plans a step of planning, whatever it believes of how many devices there are at the places. */
+/** How PostgreSQL plans a step of planning, whatever it believes of how many devices there are at the zones. */
 import { sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import postgres from "postgres";
 import { describe, expect, test, vi } from "vitest";
-import { createPlaces, placesAt } from "../../../src/push/notifications/places.ts";
 import { planRange } from "../../../src/push/notifications/plan-range.ts";
-import { endOfStep, ignorePageCosts } from "../../../src/push/notifications/plan-ranges.ts";
+import { endOfStep, ignorePageCosts } from "../../../src/push/notifications/range-devices.ts";
+import { createZones, zonesAt } from "../../../src/push/notifications/zones.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
 import { type Backend, backends } from "../../support/servers.ts";
@@ -71,18 +71,20 @@ interface Step {
   readonly plan: Statement;
 }
 
-/** Takes a step of up to 512 devices, and plans it by places. */
+/** Takes a step of up to 512 devices, and plans it by zones. */
 async function takeStep(lab: Lab, utcOffsets: readonly number[], after: number): Promise<Step> {
   const notificationId = await lab.accept([...utcOffsets]);
   return lab.db.transaction(async (tx) => {
     const acceptedAt = lab.clock.now();
-    const places = await createPlaces()(tx, acceptedAt);
-    const range = { notificationId, isTest: false, utcOffsets, acceptedAt, after, through: 60_000, turn: 1 };
+    const zones = await createZones()(tx, acceptedAt);
+    const range = { notificationId, rangeNumber: 1, utcOffsets, after, through: 60_000, isDense: false };
+    const step = { ...range, providers: allProviders, at: new Date(acceptedAt) };
     const execute = vi.spyOn(tx, "execute");
-    const end = await endOfStep(tx, range, placesAt(places, utcOffsets), 512);
-    const part = { ...range, through: end ?? range.through };
-    const at = new Date(acceptedAt);
-    await ignorePageCosts(tx, () => planRange(tx, part, places, { providers: allProviders, at }));
+    const end = await ignorePageCosts(tx, async () => {
+      const end = await endOfStep(tx, range, zonesAt(zones, utcOffsets), 512);
+      await planRange(tx, { ...step, through: end ?? range.through }, zones);
+      return end;
+    });
     const statements = execute.mock.calls.map(([query]): Statement => {
       const { sql, params } = new PgDialect().sqlToQuery(
         typeof query === "string" ? expect.fail(query) : query.getSQL(),
@@ -141,21 +143,21 @@ describe.each(backends)("on %s a step", (backend) => {
 
   test.each([
     ["none", []],
-    ["of one place", [1_000]],
-    ["of all places", [1_000, 60_000]],
-  ])("reads no devices beyond its range or at other places, with statistics: %s", async (_, analyzedAt) => {
+    ["of one zone", [1_000]],
+    ["of all zones", [1_000, 60_000]],
+  ])("reads no devices beyond its range or at other zones, with statistics: %s", async (_, analyzedAt) => {
     const { lab, owner } = await createOwnedLab(backend);
     for (const [first, last, utcOffset] of [
       [1, 1_000, "0"],
-      // Four places side by side, and one with a device in a thousand.
+      // Four zones side by side, and one with a device in a thousand.
       [1_001, 60_000, "case when n % 1000 = 0 then 600 else n % 4 * 15 end"],
     ] as const) {
       await addDevices(owner, first, last, utcOffset);
       if (analyzedAt.includes(last)) await owner("analyze push.devices");
     }
     // From some ten millions of devices on, this index has a level more than that of ids, and looks dearer by it.
-    await owner("alter index push.devices_place set (fillfactor = 10)");
-    await owner("reindex index push.devices_place");
+    await owner("alter index push.devices_zone set (fillfactor = 10)");
+    await owner("reindex index push.devices_zone");
     for (const [utcOffsets, end] of [
       [[0, 15, 30, 45], 2_512],
       [[600], undefined],
@@ -168,7 +170,7 @@ describe.each(backends)("on %s a step", (backend) => {
       }
       for (const plan of await explain(owner, step, step.plan)) {
         expect(plan).not.toContain("devices_pkey");
-        expect(plan).toMatch(/devices_place on devices\b.*\n +Index Cond: .* = wanted\.place\).*\(id <= /);
+        expect(plan).toMatch(/devices_zone on devices\b.*\n +Index Cond: .* = wanted\.zone_id\).*\(id <= /);
       }
     }
   });

@@ -1,9 +1,9 @@
-/** A step of planning finds the same devices in both ways: by their places, and among all devices of its range. */
+/** A step of planning finds the same devices in both ways: by their zones, and among all devices of its range. */
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
-import { createPlaces, placesAt } from "../../../src/push/notifications/places.ts";
 import { planRange } from "../../../src/push/notifications/plan-range.ts";
-import { endOfStep, isDense } from "../../../src/push/notifications/plan-ranges.ts";
+import { endOfStep, isDense } from "../../../src/push/notifications/range-devices.ts";
+import { createZones, zonesAt } from "../../../src/push/notifications/zones.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -35,17 +35,9 @@ describe.each(backends)("a step of planning on %s", (backend) => {
     const [first = 0, last = 0] = [devices[10], devices[50]];
     async function plan(utcOffsets: readonly number[], dense: boolean) {
       const notificationId = await lab.accept([...utcOffsets]);
-      const range = {
-        notificationId,
-        isTest: false,
-        utcOffsets,
-        acceptedAt,
-        after: first,
-        through: last,
-        turn: 1,
-      };
-      const places = await createPlaces()(lab.db, acceptedAt);
-      await planRange(lab.db, range, places, { providers: ["fcm"], at, isDense: dense });
+      const range = { notificationId, rangeNumber: 1, utcOffsets, after: first, through: last };
+      const zones = await createZones()(lab.db, acceptedAt);
+      await planRange(lab.db, { ...range, providers: ["fcm"], at, isDense: dense }, zones);
       const planned = (await lab.chunks(notificationId)).map(({ utcOffset, devices }) => ({
         utcOffset,
         devices: devices.toSorted((a, b) => a - b),
@@ -65,18 +57,18 @@ describe.each(backends)("a step of planning on %s", (backend) => {
           group by minutes order by minutes`,
       );
       expect(expected.length).toBe(utcOffsets.length);
-      const byPlace = await plan(utcOffsets, false);
-      expect(byPlace.planned).toEqual(
+      const byZone = await plan(utcOffsets, false);
+      expect(byZone.planned).toEqual(
         expected.map((one) => ({ utcOffset: one.utcOffset, devices: one.devices.split(",").map(Number) })),
       );
-      expect(byPlace.recipients).toEqual(
+      expect(byZone.recipients).toEqual(
         [...new Set(expected.flatMap(({ users }) => users.split(",")))].sort(),
       );
-      expect(await plan(utcOffsets, true)).toEqual(byPlace);
+      expect(await plan(utcOffsets, true)).toEqual(byZone);
     }
   });
 
-  test("reads all devices of a range only if it is small and begins with devices at the places", async () => {
+  test("reads all devices of a range only if it is small and begins with devices at the zones", async () => {
     await lab.clear();
     const devices = await lab.addDevices(
       Array.from({ length: 400 }, (_, index) => ({
@@ -85,12 +77,12 @@ describe.each(backends)("a step of planning on %s", (backend) => {
       })),
     );
     const [first = 0] = devices;
-    const places = await createPlaces()(lab.db, lab.clock.now());
+    const zones = await createZones()(lab.db, lab.clock.now());
     const dense = (utcOffsets: readonly number[], from: number, length: number) =>
       isDense(
         lab.db,
         { after: first - 1 + from, through: first - 1 + from + length },
-        placesAt(places, utcOffsets),
+        zonesAt(zones, utcOffsets),
         128,
       );
     expect(await dense([0, 60], 0, 128)).toBe(true);
@@ -110,17 +102,9 @@ describe.each(backends)("a step of planning on %s", (backend) => {
       })),
     );
     const [first = 0] = devices;
-    const places = await createPlaces()(lab.db, lab.clock.now());
+    const zones = await createZones()(lab.db, lab.clock.now());
     const end = (utcOffsets: readonly number[]) =>
-      lab.db.transaction((tx) => {
-        const range = { after: first - 1, through: first + 599, notificationId: "", isTest: false };
-        return endOfStep(
-          tx,
-          { ...range, utcOffsets, acceptedAt: 0, turn: 1 },
-          placesAt(places, utcOffsets),
-          128,
-        );
-      });
+      endOfStep(lab.db, { after: first - 1, through: first + 599 }, zonesAt(zones, utcOffsets), 128);
     expect(await end([0])).toBe(undefined);
     expect(await end([0, 60])).toBe(first - 1 + 128);
   });

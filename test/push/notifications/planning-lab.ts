@@ -40,26 +40,21 @@ export async function createPlanningLab(backend: Backend) {
     lab.addDevices(Array.from({ length: 100 }, (_, index) => ({ userId: `user-${index % 40}` })));
   const planned = async (id: string) => (await lab.chunks(id)).flatMap(({ devices }) => devices);
   const progress = (id: string) => lab.notifications.get(id);
-  /** A planner; `between` is called after each of its jobs and chunks was enqueued. */
+  /** A planner; `between` is called in each step when its chunks are made, before the notification is locked. */
   const planner = (between: () => Promise<unknown> | unknown = () => undefined, db = lab.db) => {
-    const enqueue: typeof lab.jobs.enqueue = async (tx, queue, jobs) => {
-      await lab.jobs.enqueue(tx, queue, jobs);
-      if (queue.startsWith("deliver")) await between();
-    };
-    const jobs = { enqueue, complete: lab.jobs.complete, wake: lab.jobs.wake };
-    return createPlanner({ db, jobs, clock: lab.clock, providers: allProviders, window });
+    const stepping = betweenStatements(db, async (text) => {
+      if (/from "push"\."notifications".*for update/.test(text)) await between();
+    });
+    return createPlanner({ ...lab, db: stepping, providers: allProviders, window });
   };
   async function planSteps(steps: number): Promise<void> {
-    for (let step = 0; step < steps; step += 1) await planner().handle(await lab.takePlanJob());
+    for (let step = 0; step < steps; step += 1) await planner()(await lab.takeRange());
   }
-  const giveToAnother = (id: string) =>
-    lab.db.execute(sql`update push_jobs.job set state = 'retry', retry_count = 1 where id = ${id}::uuid`);
-  /** As if the process died in the middle of a step. */
+  /** As if the process died in the middle of a step, and a minute went by. */
   async function dieInStep(): Promise<void> {
-    const job = await lab.takePlanJob();
     const dying = planner(() => Promise.reject(new Error("died")));
-    await expect(dying.handle(job)).rejects.toThrow("died");
-    await giveToAnother(job.id);
+    await expect(dying(await lab.takeRange())).rejects.toThrow("died");
+    await lab.makeDue();
   }
   const rangesLeft = async () => (await rows(lab.db, sql`select 1 from push.plan_ranges`)).length;
   async function expectAllOnce(id: string, devices: readonly number[]): Promise<void> {
@@ -77,7 +72,6 @@ export async function createPlanningLab(backend: Backend) {
       progress,
       planner,
       planSteps,
-      giveToAnother,
       dieInStep,
       rangesLeft,
       expectAllOnce,

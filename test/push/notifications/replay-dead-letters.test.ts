@@ -2,9 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type ReplayJob, replayQueue } from "../../../src/push/database.ts";
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
-import { createReplayer } from "../../../src/push/notifications/replay-dead-letters.ts";
+import { replayStep } from "../../../src/push/notifications/replay-dead-letters.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -37,23 +36,19 @@ describe.each(backends)("replaying dead letters on %s", (backend) => {
     return id;
   }
   const giveUp = async (id: string) => {
-    await lab.db.execute(sql`delete from push_jobs.job`);
     await lab.db.execute(sql`
-      update push.delivery_chunks set state = 'DEAD', job_id = null, reason = '500', retries = 7, first_attempt_at = now()
+      update push.delivery_chunks set state = 'DEAD', reason = '500', retries = 7, first_attempt_at = now()
       where notification_id = ${id}::uuid and state <> 'DONE'`);
   };
-  /** Does the steps that wait, and what follows them. @returns how many there were */
-  async function work(stepSize?: number): Promise<number> {
-    const { db, jobs, clock } = lab;
-    const handle = createReplayer({ db, jobs, clock, ...(stepSize !== undefined && { stepSize }) });
-    const steps = await lab.drain<ReplayJob>(replayQueue, handle);
-    await lab.follow();
+  /** Does the steps that wait. @returns how many there were */
+  async function work(stepSize?: number, afterEach: () => Promise<unknown> = async () => undefined) {
+    let steps = 0;
+    for (; await replayStep(lab.db, lab.clock, stepSize); steps += 1) await afterEach();
     return steps;
   }
   const dead = async () => (await lab.notifications.deadLetters({ page: 0, size: 100 })).content;
   const state = async (id: string) => (await lab.notifications.get(id)).state;
-  const waiting = async () =>
-    (await Promise.all(["fcm", "outbox"].map((name) => lab.waiting(`deliver-${name}`)))).flat().length;
+  const waiting = async () => [...(await lab.ready("fcm")), ...(await lab.ready("outbox"))].length;
 
   test("all are sent again, with all their tries, and their notifications go on", async () => {
     const [first, second] = [await allDead(), await allDead()];
@@ -86,21 +81,17 @@ describe.each(backends)("replaying dead letters on %s", (backend) => {
     const fresh = await lab.accept([0, 60]);
     await lab.plan();
     const ids = async (id: string) =>
-      (await lab.chunks(id)).filter(({ provider }) => provider === "fcm").map((chunk) => Number(chunk.id));
-    const order = (await lab.waiting("deliver-fcm")).map(({ chunkId }) => Number(chunkId));
+      (await lab.chunks(id)).filter(({ provider }) => provider === "fcm").map((chunk) => chunk.id);
+    const order = await lab.ready("fcm");
     expect(order.slice(0, 2)).toEqual(await ids(fresh));
     for (const id of [first, second]) {
       const own = await ids(id);
       expect(order.filter((chunkId) => own.includes(chunkId))).toEqual(own);
     }
-    const [one] = await ids(fresh);
-    await lab.db.execute(sql`
-      delete from push_jobs.job where id = (select job_id from push.delivery_chunks where id = ${one}::bigint)`);
-    await lab.db.execute(
-      sql`update push.delivery_chunks set state = 'DEAD', job_id = null where id = ${one}::bigint`,
-    );
-    await lab.notifications.replay(String(one));
-    expect((await lab.waiting("deliver-fcm")).map(({ chunkId }) => chunkId).indexOf(one)).toBeGreaterThan(0);
+    const [one = ""] = await ids(fresh);
+    await lab.db.execute(sql`update push.delivery_chunks set state = 'DEAD' where id = ${one}::bigint`);
+    await lab.notifications.replay(one);
+    expect((await lab.ready("fcm")).indexOf(one)).toBeGreaterThan(0);
   });
 
   test("those of a notification, of a provider, or of both", async () => {
@@ -123,14 +114,9 @@ describe.each(backends)("replaying dead letters on %s", (backend) => {
   test("in steps of a bounded number, in which each is replayed once, though it is given up again", async () => {
     const id = await allDead();
     await lab.notifications.replayAll({});
-    const handle = createReplayer({ db: lab.db, jobs: lab.jobs, clock: lab.clock, stepSize: 1 });
-    let steps = 0;
-    await lab.drain<ReplayJob>(replayQueue, async (job) => {
-      await handle(job);
-      steps += 1;
-      await lab.db.execute(sql`
-        update push.delivery_chunks set state = 'DEAD', job_id = null, attempt = attempt + 1 where state = 'PENDING'`);
-    });
+    const steps = await work(1, () =>
+      lab.db.execute(sql`update push.delivery_chunks set state = 'DEAD' where state = 'READY'`),
+    );
     // The last step finds that nothing is left.
     expect(steps).toBe(5);
     expect(await dead()).toHaveLength(4);
@@ -149,10 +135,9 @@ describe.each(backends)("replaying dead letters on %s", (backend) => {
     await work();
     const left = new Set((await dead()).map(({ notificationId }) => notificationId));
     expect(left).toEqual(new Set([expired, cancelled]));
-    expect(await waiting()).toBe(0);
     const states = [await state(expired), await state(cancelled), await state(paused)];
     expect(states).toEqual(["COMPLETED", "CANCELLED", "PAUSED"]);
-    await lab.notifications.resume(paused);
+    // They are parked by whoever meets them.
     expect(await waiting()).toBe(4);
     lab.clock.move(-ttlSeconds);
   });
@@ -188,14 +173,14 @@ describe.each(backends)("replaying dead letters on %s", (backend) => {
 
   test("it can be repeated, and where there are none nothing is done", async () => {
     await lab.notifications.replayAll({});
-    expect(await lab.waiting(replayQueue)).toEqual([]);
+    expect(await work()).toBe(0);
     await allDead();
     await lab.notifications.replayAll({});
     await lab.notifications.replayAll({});
     await work();
     expect(await waiting()).toBe(4);
     await lab.notifications.replayAll({});
-    expect(await lab.waiting(replayQueue)).toEqual([]);
+    expect(await work()).toBe(0);
   });
 
   test("a notification that does not exist is not found", async () => {

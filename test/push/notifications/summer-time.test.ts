@@ -3,9 +3,9 @@ import { type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createDevices } from "../../../src/push/devices/devices.ts";
-import { createPlaces } from "../../../src/push/notifications/places.ts";
 import { planRange } from "../../../src/push/notifications/plan-range.ts";
-import { endOfStep, ignorePageCosts } from "../../../src/push/notifications/plan-ranges.ts";
+import { endOfStep, ignorePageCosts } from "../../../src/push/notifications/range-devices.ts";
+import { createZones } from "../../../src/push/notifications/zones.ts";
 import { analyze } from "../../support/analyze.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -122,7 +122,7 @@ describe.each(backends)("summer time on %s", (backend) => {
     expect(await lab.chunks(run?.id ?? "")).toMatchObject([{ utcOffset: 120 }]);
   });
 
-  test("needs the places that are in use, which it jumps to in the index, and the devices at them alone", async () => {
+  test("needs the zones that are in use, which it jumps to in the index, and the devices at them alone", async () => {
     const zones = Intl.supportedValuesOf("timeZone").slice(0, 40);
     await lab.db.execute(sql`
       insert into push.devices (user_id, provider, token, token_hash, utc_offset, time_zone, expires_at, registered_at, renewed_at)
@@ -144,19 +144,21 @@ describe.each(backends)("summer time on %s", (backend) => {
           : Reflect.get(target, name),
     });
     const acceptedAt = lab.clock.now();
-    const places = await createPlaces()(db, acceptedAt);
-    expect(places.known).toEqual(zones.toSorted());
-    const range = { notificationId: await lab.accept([0]), isTest: false, utcOffsets: [0], acceptedAt };
-    const all = { ...range, after: 0, through: Number.MAX_SAFE_INTEGER, turn: 1 };
-    const at = zones.slice(0, 2).map((place) => ({ place, utcOffset: 0 }));
+    const found = await createZones()(db, acceptedAt);
+    expect(found.ids).toEqual(zones.toSorted());
+    const range = { notificationId: await lab.accept([0]), utcOffsets: [0], rangeNumber: 1, isDense: false };
+    const all = { ...range, after: 0, through: Number.MAX_SAFE_INTEGER };
+    const at = zones.slice(0, 2).map((id) => ({ id, utcOffset: 0 }));
     const [lowest] = await rows<{ id: number }>(lab.db, sql`select min(id)::int as id from push.devices`);
     const few = {
-      zones: new Map(zones.map((zone) => [zone, zone === at[0]?.place ? 0 : 60])),
-      known: places.known,
+      ids: found.ids,
+      offsets: new Map(zones.map((zone) => [zone, zone === at[0]?.id ? 0 : 60])),
     };
-    expect(await endOfStep(db, all, at, 100)).toBe((lowest?.id ?? 0) + 1_599);
-    const step = { providers: ["outbox"], at: new Date(acceptedAt) } as const;
-    await ignorePageCosts(db, () => planRange(db, all, few, step));
+    const step = { ...all, providers: ["outbox"], at: new Date(acceptedAt) } as const;
+    await ignorePageCosts(db, async () => {
+      expect(await endOfStep(db, all, at, 100)).toBe((lowest?.id ?? 0) + 1_599);
+      await planRange(db, step, few);
+    });
     // With the settings that some of them are, as in the transaction of a step.
     const plans = await lab.db.transaction(async (tx) => {
       const found: string[] = [];
@@ -169,16 +171,16 @@ describe.each(backends)("summer time on %s", (backend) => {
       return found;
     });
     const read = (plan = "") =>
-      [...plan.matchAll(/Index Scan (?:using|on) devices_place.*\(actual rows=(\d+)\S* loops=(\d+)\)/g)].map(
+      [...plan.matchAll(/Index Scan (?:using|on) devices_zone.*\(actual rows=(\d+)\S* loops=(\d+)\)/g)].map(
         ([, found, loops]) => Number(found) * Number(loops),
       );
     const [jumps, first, sample, ...others] = plans;
-    // Four ids, of which most would have to be at the places: either index finds them.
-    expect(sample).toMatch(/Index Scan using devices_(place|pkey) on devices .*\n +Index Cond: .*id <= /);
+    // Four ids, of which most would have to be at the zones: either index finds them.
+    expect(sample).toMatch(/Index Scan using devices_(zone|pkey) on devices .*\n +Index Cond: .*id <= /);
     for (const plan of [jumps, first, ...others])
       expect(plan).not.toMatch(/Seq Scan on devices|devices_pkey/);
-    expect(first).toMatch(/using devices_place on devices \(actual rows=1\S* loops=2\)/);
-    expect(jumps).toMatch(/Index Scan using devices_place on devices \(actual rows=\S+ loops=40\)/);
+    expect(first).toMatch(/using devices_zone on devices \(actual rows=1\S* loops=2\)/);
+    expect(jumps).toMatch(/Index Scan using devices_zone on devices \(actual rows=\S+ loops=40\)/);
     // 200 ids, and twice as many each time, until there are more than 100 devices: then it reads no further.
     expect(others.slice(0, -1).map(read)).toEqual([[10], [20], [40], [80], expect.any(Array)]);
     expect(others.at(-2)).toContain("(actual rows=101");

@@ -21,7 +21,7 @@ describe.each(backends)("test runs on %s", (backend) => {
   const runs = async () => (await lab.notifications.list({ page: 0, size: 10 })).content;
   /** The trigger of another process. */
   const another = (testUserIds: readonly string[] = [testUser], db = lab.db) =>
-    createTestRuns({ db, jobs: lab.jobs, clock: lab.clock, ttlSeconds, testUserIds, logger: lab.log.logger });
+    createTestRuns({ ...lab, db, ttlSeconds, testUserIds, logger: lab.log.logger });
 
   /** Time goes by for the service and for the database. */
   async function pass(seconds: number): Promise<void> {

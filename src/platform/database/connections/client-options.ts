@@ -27,8 +27,6 @@ const keepalives = {
 export const ownSession = {
   // Also on a standby, which serves nobody whose default is serializable.
   default_transaction_isolation: "read committed",
-  // As pg-boss's migrations need it.
-  standard_conforming_strings: "on",
   // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
   jit: "off",
   ...keepalives,

@@ -1,2 +1,0 @@
-ALTER TABLE "push"."devices" ADD COLUMN "time_zone" text COLLATE "C";--> statement-breakpoint
-CREATE INDEX "devices_time_zone" ON "push"."devices" USING btree ("time_zone") WHERE "push"."devices"."time_zone" is not null;

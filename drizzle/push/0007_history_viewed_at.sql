@@ -1,1 +1,0 @@
-ALTER TABLE "push"."history" ADD COLUMN "viewed_at" timestamp (3) with time zone;

@@ -1,1 +1,0 @@
-ALTER TABLE "push"."delivery_chunks" ADD COLUMN "failures" jsonb DEFAULT '{}'::jsonb NOT NULL;

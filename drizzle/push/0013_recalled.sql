@@ -1,2 +1,0 @@
-ALTER TABLE "push"."notifications" ADD COLUMN "recalled_at" timestamp (3) with time zone;--> statement-breakpoint
-CREATE INDEX "notifications_recalled" ON "push"."notifications" USING btree ("id") WHERE "push"."notifications"."recalled_at" is not null;

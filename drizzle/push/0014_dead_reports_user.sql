@@ -1,1 +1,0 @@
-CREATE INDEX "dead_reports_user" ON "push"."dead_reports" USING btree ("user_id");

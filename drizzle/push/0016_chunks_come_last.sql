@@ -1,1 +1,0 @@
-ALTER TABLE "push"."delivery_chunks" ADD COLUMN "comes_last" boolean DEFAULT false NOT NULL;

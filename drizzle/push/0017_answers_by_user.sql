@@ -1,2 +1,0 @@
-ALTER TABLE "push"."provider_answers" ADD COLUMN "alive_hashes" integer[] DEFAULT '{}' NOT NULL;--> statement-breakpoint
-ALTER TABLE "push"."provider_answers" ADD COLUMN "dead_hashes" integer[] DEFAULT '{}' NOT NULL;

@@ -1,1 +1,0 @@
-ALTER TABLE "push"."outbox" ADD COLUMN "traceparent" text;

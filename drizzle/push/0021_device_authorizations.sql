@@ -1,1 +1,0 @@
-ALTER TABLE "push"."devices" ADD COLUMN "authorization_id" text;

@@ -1,0 +1,135 @@
+/**
+ * The processes that send, each with a row that it keeps alive. A process that has died holds nothing for long, one that
+ * lives loses nothing: others judge it by what they read themselves, and by their own clocks alone.
+ */
+import { randomUUID } from "node:crypto";
+import { eq, sql } from "drizzle-orm";
+import { every, type Loop } from "../../platform/base/loop.ts";
+import type { Database, Executor } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { prepared, rows, selection } from "../../platform/database/sql/statements.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
+import { deliveryChunks, processes } from "../schema.ts";
+import { handOver } from "./give-back.ts";
+
+/** Milliseconds between two beats of a process. */
+const beatMs = 1_000;
+/** Milliseconds for which the same beat was read, after which a process is dead. */
+const deadAfterMs = 10_000;
+/** Milliseconds between two reads, at most, for the time between them to count. */
+const longestGapMs = 4_000;
+
+/** A beat that was read, and since when, by `performance.now()`. */
+interface Read {
+  readonly beat: number;
+  readonly since: number;
+}
+
+interface Dependencies {
+  readonly db: Database;
+  /** Runs statements that wait behind no others. */
+  readonly leases: Executor;
+  readonly logger: Logger;
+  /** Called when chunks of a dead process may be taken. */
+  readonly released: () => void;
+}
+
+const process = names(processes);
+const beating = selection({ id: process.id, beat: process.beat });
+
+/** Raises the beat of this process, and reads those of all. */
+const raiseBeat = prepared(
+  ["id"],
+  ({ id }) => sql`
+    with raised as (update ${processes} set ${process.beat} = ${process.beat} + 1 where ${process.id} = ${id}::uuid)
+    select ${beating} from ${processes}`,
+);
+
+export class Processes {
+  readonly #deps: Dependencies;
+  #own: string | undefined;
+  #joining: Promise<string> | undefined;
+  #others = new Map<string, Read>();
+  #readAt = Number.NEGATIVE_INFINITY;
+
+  constructor(dependencies: Dependencies) {
+    this.#deps = dependencies;
+  }
+
+  /** The id of this process in the database; its row is inserted if there is none. */
+  async id(): Promise<string> {
+    if (this.#own !== undefined) return this.#own;
+    this.#joining ??= this.#join().finally(() => {
+      this.#joining = undefined;
+    });
+    return this.#joining;
+  }
+
+  async #join(): Promise<string> {
+    const id = randomUUID();
+    await this.#deps.db.insert(processes).values({ id });
+    this.#own = id;
+    return id;
+  }
+
+  /** Takes note that the row is gone: others have taken this process for dead. The next {@link id} is another one. */
+  forget(): void {
+    this.#own = undefined;
+  }
+
+  /** Begins to beat, and to look for processes that have died. */
+  start(): Loop {
+    const { logger } = this.#deps;
+    return every(
+      beatMs,
+      () => this.#beat(),
+      (err) => logger.warn({ err }, "This process could not show that it lives, and will try again"),
+    );
+  }
+
+  /** Gives back what the process still holds, and removes its row. */
+  async leave(): Promise<void> {
+    const id = this.#own;
+    if (id === undefined) return;
+    this.#own = undefined;
+    await this.#release(id);
+  }
+
+  async #beat(): Promise<void> {
+    const id = await this.id();
+    const begun = performance.now();
+    const found = await rows(this.#deps.leases, beating, raiseBeat({ id }));
+    if (found.every((row) => row.id !== id)) this.forget();
+    // Nothing is known of the time in which this process, or the database, stood still.
+    if (begun - this.#readAt > longestGapMs) this.#others.clear();
+    const now = performance.now();
+    this.#readAt = now;
+    const others = found.filter((row) => row.id !== id);
+    const known = this.#others;
+    this.#others = new Map(
+      others.map(({ id, beat }) => {
+        const last = known.get(id);
+        return [id, last?.beat === beat ? last : { beat, since: now }];
+      }),
+    );
+    for (const [id, { beat, since }] of this.#others) {
+      if (begun - since >= deadAfterMs) await this.#release(id, beat);
+    }
+  }
+
+  /** @param beat the row is left alone if it has another one by now */
+  async #release(id: string, beat?: number): Promise<void> {
+    const { db, logger, released } = this.#deps;
+    const chunks = await db.transaction(async (tx) => {
+      const [row] = await tx.select().from(processes).where(eq(processes.id, id)).for("update");
+      if (!row || (beat !== undefined && row.beat !== beat)) return 0;
+      const count = await handOver(tx, eq(deliveryChunks.processId, id));
+      await tx.delete(processes).where(eq(processes.id, id));
+      return count;
+    });
+    if (chunks === 0) return;
+    if (beat !== undefined)
+      logger.warn({ chunks }, "A process has died; the chunks that it held are sent by others");
+    released();
+  }
+}

@@ -1,0 +1,327 @@
+/**
+ * Takes chunks of one provider: as many as there is room for, with their devices, in one statement. No two processes
+ * take the same one. The database's clock, which all of them share, decides whether a notification or a device has
+ * expired.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import { sqlState } from "../../platform/base/database-errors.ts";
+import type { TraceContext } from "../../platform/base/tracing.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import {
+  boolean,
+  integer,
+  listOf,
+  number,
+  type Reader,
+  text,
+  UnexpectedValueError,
+} from "../../platform/database/sql/readers.ts";
+import {
+  computed,
+  epochMs,
+  prepared,
+  type RowOf,
+  rawRows,
+  selection,
+} from "../../platform/database/sql/statements.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import { deliveryChunks, devices, notifications, providerStates } from "../schema.ts";
+import { testTurn, turnsOfRange } from "./chunk-states.ts";
+import type { Processes } from "./processes.ts";
+import { isPausedAt, isWholeProvider } from "./provider-rows.ts";
+
+/** A chunk that this process has taken. */
+export interface TakenChunk extends RowOf<typeof takenFields> {
+  /** When taking it began, by `performance.now()`: what is known of its notification is not older. */
+  readonly asOf: number;
+  readonly notificationId: string;
+  /** Undefined: it is not to be sent, as it is paused or cancelled, or has expired. */
+  readonly notification: ChunkNotification | undefined;
+  /** The span in which the notification was accepted; undefined: it was not traced. */
+  readonly trace: TraceContext | undefined;
+  /** Its devices that can be sent to, in the chunk's order; none if it is not to be sent. */
+  readonly devices: readonly TakenDevice[];
+  /** Share of the rate limit that the provider gets at the moment, up to 1. */
+  readonly share: number;
+}
+
+export type ChunkNotification = RowOf<typeof notificationFields>;
+
+/** A chunk that is to be sent. */
+export interface SendableChunk extends TakenChunk {
+  readonly notification: ChunkNotification;
+}
+
+export function isSendable(chunk: TakenChunk): chunk is SendableChunk {
+  return chunk.notification !== undefined;
+}
+
+/** A device that is still registered with the provider, by the user for whom it was planned, and has not expired. */
+export type TakenDevice = RowOf<typeof deviceFields>;
+
+/** The most chunks that are taken at once. */
+const mostChunks = 32;
+/** Ids before the one that was taken last at which a taker looks again: their transactions may have ended later. */
+const slack = 500;
+/** Milliseconds after which a taker looks from the start. */
+const fromStartMs = 10_000;
+/** One take in so many begins with the oldest chunk, whatever its turn: many small sends do not halt a large one. */
+const oldestEvery = 4;
+
+/**
+ * Where a taker begins to look. While some transaction is open for long, the entries of what was taken stay in the
+ * indexes, and a take that began at the start would read all of them.
+ */
+const atStart = () => ({ firstId: 0, turn: 1, retriedTurn: testTurn, oldestId: 0 });
+
+const chunk = names(deliveryChunks);
+const c = names(deliveryChunks, "c");
+const d = names(devices);
+const n = names(notifications, "n");
+const p = names(providerStates, "p");
+
+const reasons: Reader<Readonly<Record<string, number>>> = {
+  read(value) {
+    if (typeof value !== "object" || value === null) throw new UnexpectedValueError("an object", value);
+    return Object.fromEntries(Object.entries(value).map(([reason, count]) => [reason, integer.read(count)]));
+  },
+};
+
+const takenFields = {
+  id: c.id,
+  /** Random, made by each take: each later check and write of the chunk names it. */
+  attempt: computed(text, c.attempt),
+  turn: c.turn,
+  /** Devices that it had left to send to. */
+  left: computed(integer, sql`${c.planned} - ${c.sent} - ${c.failed} - ${c.dropped}`),
+  /** How many of its other devices failed, by reason. */
+  failures: computed(reasons, c.failures),
+  retries: c.retries,
+  /** Why the chunk was retried before; null if it was not. */
+  reason: c.reason,
+  /** Milliseconds since the chunk's first attempt after its last wait for the provider. */
+  ageMs: computed(number, epochMs(sql`now() - ${c.firstAttemptAt}`)),
+  /** Whether its devices were tried before. Then it comes after the chunks whose devices were not. */
+  isRetry: c.isRetry,
+};
+const notificationFields = {
+  id: n.id,
+  title: n.title,
+  message: n.message,
+  image: n.image,
+  /** Milliseconds since the epoch. */
+  expiresAt: computed(number, epochMs(n.expiresAt)),
+  acceptedAt: computed(number, epochMs(n.acceptedAt)),
+  /** Whether the chunk is all of it. */
+  isOneChunk: computed(boolean, sql`${n.plannedAt} is not null and ${n.chunks} = 1`),
+};
+const deviceFields = {
+  id: d.id,
+  userId: d.userId,
+  token: d.token,
+  /** Milliseconds since the epoch. */
+  renewedAt: computed(number, epochMs(d.renewedAt)),
+};
+
+const taken = selection(takenFields);
+const notification = selection(notificationFields);
+const device = selection(deviceFields);
+const mayBeSent = computed(
+  boolean,
+  sql`coalesce(${n.state} in ('PLANNING', 'SENDING') and ${n.expiresAt} > now(), false)`,
+);
+const rest = selection({
+  notificationId: computed(text, sql`${c.notificationId}::text`),
+  mayBeSent,
+  traceparent: n.traceparent,
+  tracestate: n.tracestate,
+  share: computed(number, sql`coalesce(${p.share}, 1)::float8`),
+  devices: computed(listOf(device), sql`coalesce(found.devices, '[]')`),
+});
+
+const isPaused = (provider: unknown) => sql`exists (
+  select from ${providerStates} p where ${isWholeProvider(p, provider)} and ${isPausedAt(p.pausedUntil, sql`now()`)})`;
+const isReady = (provider: unknown) => sql`${chunk.provider} = ${provider} and ${chunk.state} = 'READY'`;
+/** A candidate: its devices that are left are counted without reading their ids. */
+const candidate = sql`${chunk.id},
+  ${chunk.planned} - ${chunk.sent} - ${chunk.failed} - ${chunk.dropped} as size`;
+const lock = sql`for update skip locked`;
+
+/**
+ * A statement that takes the first candidates, until they have as many devices as there is room for. It is SQL text as
+ * it locks what it finds in order, and takes and loads it at once.
+ *
+ * `offset 0` makes PostgreSQL look up each device by its id. Otherwise a query plan made while the table was small would
+ * read the whole table, and PostgreSQL would keep that plan while the table grows.
+ */
+const takeFirst = (
+  candidates: unknown,
+  { provider, messages, process }: Record<"provider" | "messages" | "process", unknown>,
+) => sql`
+  with candidates as materialized (${candidates}),
+  chosen as (
+    select id from (select id, sum(size) over (rows unbounded preceding) - size as before from candidates) as counted
+    where before < ${messages}::int
+  ),
+  taken as (
+    update ${deliveryChunks}
+    set ${chunk.state} = 'TAKEN', ${chunk.processId} = ${process}::uuid, ${chunk.attempt} = gen_random_uuid(),
+      ${chunk.stored} = 0, ${chunk.takes} = ${chunk.takes} + 1,
+      ${chunk.firstAttemptAt} = coalesce(${chunk.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
+    where ${chunk.id} = any(array(select id from chosen))
+    returning *
+  )
+  select ${taken}, ${rest}, to_jsonb(told) as notification
+  from taken c
+    left join ${notifications} n on ${n.id} = ${c.notificationId}
+    left join ${providerStates} p on ${isWholeProvider(p, provider)}
+    left join lateral (select ${notification}) as told on true
+    left join lateral (
+      select json_agg(device order by nth) as devices
+      from unnest(${c.deviceIds}) with ordinality as wanted (wanted_id, nth)
+        cross join lateral (
+          select ${device} from ${devices}
+          where ${d.id} = wanted_id and ${d.provider} = ${c.provider} and ${d.expiresAt} > now() offset 0
+        ) as device
+      where ${mayBeSent.getSQL()}
+    ) as found on true
+  order by ${c.isRetry}, ${c.turn}, ${c.id}`;
+
+const common = ["provider", "process", "messages", "chunks"] as const;
+
+const takeInTurn = prepared(
+  [...common, "retries", "turns", "ids", "lasts", "limits"],
+  ({ provider, process, messages, chunks, retries, turns, ids, lasts, limits }) =>
+    takeFirst(
+      sql`
+        select candidate.* from unnest(${retries}::boolean[], ${turns}::bigint[], ${ids}::bigint[], ${lasts}::bigint[],
+            ${limits}::int[]) as part (is_retried, after_turn, after_id, last_turn, most)
+          cross join lateral (
+            select ${candidate} from ${deliveryChunks}
+            where ${isReady(provider)} and ${chunk.isRetry} = is_retried
+              and (${chunk.turn}, ${chunk.id}) > (after_turn, after_id) and ${chunk.turn} <= last_turn
+            order by ${chunk.turn}, ${chunk.id} limit part.most ${lock}
+          ) as candidate
+        where not ${isPaused(provider)}
+        limit ${chunks}::int`,
+      { provider, process, messages },
+    ),
+);
+
+const takeOldest = prepared([...common, "after"], ({ provider, process, messages, chunks, after }) =>
+  takeFirst(
+    sql`
+      select ${candidate} from ${deliveryChunks}
+      where ${isReady(provider)} and not ${chunk.isRetry} and ${chunk.id} > ${after}::bigint
+        and not ${isPaused(provider)}
+      order by ${chunk.id} limit ${chunks}::int ${lock}`,
+    { provider, process, messages },
+  ),
+);
+
+export class ChunkTaker {
+  readonly #db: Database;
+  readonly #processes: Processes;
+  readonly #provider: ProviderName;
+  #from = atStart();
+  #startedAt = performance.now();
+  #takes = 0;
+  /** Devices of a chunk, as they were lately. */
+  #usualSize = 1;
+
+  constructor(db: Database, processes: Processes, provider: ProviderName) {
+    this.#db = db;
+    this.#processes = processes;
+    this.#provider = provider;
+  }
+
+  /** Begins at the start with the next take: a chunk can be taken again that was planned some time ago. */
+  beginAnew(): void {
+    this.#from = atStart();
+    this.#startedAt = performance.now();
+  }
+
+  /**
+   * Takes chunks; none if the provider is paused.
+   * @param messages how many messages there is room for: the last of the chunks may exceed it
+   * @param most the most chunks, and how many of them may be such whose devices were tried before
+   */
+  async take(messages: number, most: MostChunks): Promise<TakenChunk[]> {
+    if (performance.now() - this.#startedAt > fromStartMs) this.beginAnew();
+    this.#takes += 1;
+    const process = await this.#processes.id();
+    const wanted = Math.ceil(messages / this.#usualSize);
+    const chunks = Math.max(1, Math.min(mostChunks, most.chunks, wanted));
+    const options = { provider: this.#provider, process, messages, chunks };
+    const isOldestFirst = this.#takes % oldestEvery === 0;
+    const asOf = performance.now();
+    try {
+      const oldest = isOldestFirst ? takeOldest({ ...options, after: this.#from.oldestId }) : undefined;
+      const first = oldest ? await rawRows(this.#db, oldest) : [];
+      const found = first.length > 0 ? first : await rawRows(this.#db, this.#inTurn(options, most.retries));
+      const chunksFound = found.map((row) => readChunk(row, asOf));
+      for (const chunk of chunksFound) this.#goOn(chunk);
+      return chunksFound;
+    } catch (err) {
+      // The row of this process is gone.
+      if (sqlState(err) === "23503") this.#processes.forget();
+      throw err;
+    }
+  }
+
+  #inTurn(options: TakeOptions, retries: number): SQL {
+    const { firstId, turn, retriedTurn } = this.#from;
+    // Test runs, the first chunks of each notification, the others, and those that were tried before.
+    const parts = [
+      { isRetry: false, turn: testTurn, id: 0, last: testTurn },
+      { isRetry: false, turn: 0, id: firstId, last: 0 },
+      { isRetry: false, turn, id: 0, last: Number.MAX_SAFE_INTEGER },
+      { isRetry: true, turn: retriedTurn, id: 0, last: Number.MAX_SAFE_INTEGER, most: retries },
+    ];
+    return takeInTurn({
+      ...options,
+      retries: arrayLiteral(parts.map(({ isRetry }) => String(isRetry))),
+      turns: arrayLiteral(parts.map((part) => part.turn)),
+      ids: arrayLiteral(parts.map(({ id }) => id)),
+      lasts: arrayLiteral(parts.map(({ last }) => last)),
+      limits: arrayLiteral(parts.map(({ most = mostChunks }) => Math.max(0, most))),
+    });
+  }
+
+  /** The next take begins a little before the chunk. */
+  #goOn({ id, turn, isRetry, left }: TakenChunk): void {
+    this.#usualSize = Math.max(1, (3 * this.#usualSize + left) / 4);
+    const from = this.#from;
+    const earlier = turn - 2 * turnsOfRange;
+    if (isRetry) {
+      from.retriedTurn = Math.max(testTurn, earlier);
+      return;
+    }
+    from.oldestId = Math.max(from.oldestId, id - slack);
+    if (turn > 0) from.turn = Math.max(1, earlier);
+    else from.firstId = Math.max(from.firstId, id - slack);
+  }
+}
+
+/** How many chunks may be taken. */
+interface MostChunks {
+  readonly chunks: number;
+  /** Of these: chunks whose devices were tried before. */
+  readonly retries: number;
+}
+
+type TakeOptions = Record<(typeof common)[number], string | number>;
+
+function readChunk(row: Record<string, unknown>, asOf: number): TakenChunk {
+  const { notificationId, traceparent, tracestate, ...told } = rest.read(row);
+  const { mayBeSent, ...others } = told;
+  return {
+    ...taken.read(row),
+    ...others,
+    asOf,
+    notificationId,
+    notification: mayBeSent ? notification.read(row["notification"]) : undefined,
+    trace: traceparent === null ? undefined : { traceparent, ...(tracestate !== null && { tracestate }) },
+  };
+}
