@@ -13,6 +13,7 @@ import { corsPolicy } from "./platform/base/cors-policy.ts";
 import { Reminders } from "./platform/base/reminders.ts";
 import { traceWith } from "./platform/base/tracing.ts";
 import { databaseFailure } from "./platform/database/failure.ts";
+import { ForeignHistoryError } from "./platform/database/migrations/migrations.ts";
 import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
 import { findDirectAmong } from "./platform/http/direct-requests.ts";
@@ -223,7 +224,7 @@ async function startService(
       if (!isDevelopment) await database.requireOrdinaryUser();
       await service.prepare();
     },
-    isFinal: (error) => error instanceof SettingsError,
+    isFinal: (error) => error instanceof SettingsError || error instanceof ForeignHistoryError,
   });
   if (part.stopping.aborted) return;
   grpc.setServing(true, service.rpc);

@@ -1,9 +1,10 @@
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
+import { ForeignHistoryError } from "./platform/database/migrations/migrations.ts";
 import type { Settings } from "./services.ts";
 
 /** Why the server could not start, for an operator; undefined for a defect. */
 export function startFailure(error: unknown, { server }: Settings): string | undefined {
-  if (error instanceof DirectoryInUseError) return error.message;
+  if (error instanceof DirectoryInUseError || error instanceof ForeignHistoryError) return error.message;
   if (!(error instanceof Error) || !("code" in error)) return undefined;
   if (error.code === "EADDRNOTAVAIL") return `HOST is ${server.host}, which is no address of this machine.`;
   const port = "port" in error ? Number(error.port) : Number.NaN;

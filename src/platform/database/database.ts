@@ -68,9 +68,13 @@ export interface OpenDatabase {
    * @param report called with what takes long: an index that is built, and, every few seconds, another process that
    * migrates
    * @throws MigrationBlockedError if another session has locked a table for a second: try again later
+   * @throws ForeignHistoryError if an earlier version, whose migrations this one does not continue, made the tables
    */
   migrate(report?: (message: string) => void): Promise<void>;
-  /** Whether every migration of this program has been run. Rejects if the database does not respond. */
+  /**
+   * Whether every migration of this program has been run. Rejects if the database does not respond.
+   * @throws ForeignHistoryError as `migrate` does
+   */
   isMigrated(): Promise<boolean>;
   /**
    * Checks that the ordinary user is neither a superuser nor a creator of roles, and owns neither the database nor its

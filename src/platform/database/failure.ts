@@ -3,7 +3,7 @@ import { isDatabaseUnavailable, sqlState } from "../base/database-errors.ts";
 import { codeOf } from "../base/error-code.ts";
 import { Outage } from "../base/outage.ts";
 import { DirectoryInUseError } from "./directory-lock.ts";
-import { MigrationBlockedError } from "./migrations/migrations.ts";
+import { ForeignHistoryError, MigrationBlockedError } from "./migrations/migrations.ts";
 
 /**
  * Class 28: invalid user or password. Class 3D: unknown database. 42501: missing privileges. 23505: rows that a new
@@ -16,7 +16,8 @@ const settingStates = /^(28|3D|42501|23505)/;
  * Undefined for a defect.
  */
 export function databaseFailure(error: unknown): string | undefined {
-  if (error instanceof DirectoryInUseError || error instanceof MigrationBlockedError) return error.message;
+  if (error instanceof MigrationBlockedError) return error.message;
+  if (error instanceof DirectoryInUseError || error instanceof ForeignHistoryError) return error.message;
   const state = sqlState(error) ?? "";
   if (!isDatabaseUnavailable(error) && !settingStates.test(state)) return undefined;
   const cause = innermost(error);

@@ -33,6 +33,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
   });
   const db = drizzle({ client: traced(client) });
   const script = async (text: string) => (await client.exec(text)).flatMap(({ rows }) => rows);
+  const startAnew = `delete ${dataDir}, and start again`;
   return {
     db,
     // There is one connection, and one statement at a time.
@@ -43,10 +44,10 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     confirm: async () => undefined,
     description: `embedded PostgreSQL in ${dataDir}`,
     migrate: async (report) => {
-      await runMigrations(db, migrations, report);
+      await runMigrations(db, migrations, startAnew, report);
       for (const library of migrations.librarySchemas ?? []) await library.migrate({ db, script });
     },
-    isMigrated: () => isMigrated(db, migrations),
+    isMigrated: () => isMigrated(db, migrations, startAnew),
     // Its only user is a superuser, and is never used in production.
     requireOrdinaryUser: async () => undefined,
     script,

@@ -38,7 +38,7 @@ import {
 import { isReachable, type OpenDatabase, type OpenOptions, type Reads } from "./database.ts";
 import { openHosts } from "./failover/open-hosts.ts";
 import { outagesOf } from "./failure.ts";
-import { migrateAsOwner } from "./migrations/migrate-postgresql.ts";
+import { migrateAsOwner, startAnew } from "./migrations/migrate-postgresql.ts";
 import { isMigrated, type Migrations } from "./migrations/migrations.ts";
 import { requireOrdinaryUser } from "./migrations/privileges.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
@@ -135,7 +135,7 @@ export function openPostgresql(
     confirm: createConfirm(db),
     description,
     migrate: (report) => outage.noting(() => migrateAsOwner(settings, migrations, report)),
-    isMigrated: () => isMigrated(db, migrations),
+    isMigrated: () => isMigrated(db, migrations, startAnew),
     requireOrdinaryUser: () => requireOrdinaryUser(db, migrations),
     script: (text) => writes.use((connection) => runScript(connection, text), true),
     isReachable: () =>

@@ -1,11 +1,7 @@
 /** The database behind its one type: migrations, the rights of its two users, and what its errors mean. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { pathToFileURL } from "node:url";
 import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
@@ -21,6 +17,7 @@ import { isMigrated } from "../../../src/platform/database/migrations/migrations
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { listening } from "../../../src/platform/http/server.ts";
 import { createTestDatabase, postgresSettings } from "../../support/backends.ts";
+import { withNextMigration } from "../../support/next-migration.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
 import { backends, closedPort, databaseEnvironment } from "../../support/servers.ts";
@@ -71,18 +68,9 @@ describe.each(backends)("migrations on %s", (backend) => {
 
   test("a database that lacks the newest migration is not migrated, whatever it has", async () => {
     await database.migrate();
-    const ahead = mkdtempSync(join(tmpdir(), "gatepost-test-"));
-    cpSync(authMigrations.folder, ahead, { recursive: true });
-    const journal = join(ahead, "meta", "_journal.json");
-    const history = JSON.parse(readFileSync(journal, "utf8"));
-    const newest = { ...history.entries.at(-1), tag: "9999_next" };
-    history.entries.push({ ...newest, idx: newest.idx + 1, when: newest.when + 1 });
-    writeFileSync(journal, JSON.stringify(history));
-    writeFileSync(join(ahead, "9999_next.sql"), "select 1;");
-    const next = { schema: "auth", folder: pathToFileURL(`${ahead}/`) };
-    expect(await isMigrated(database.db, next)).toBe(false);
-    expect(await isMigrated(database.db, authMigrations)).toBe(true);
-    rmSync(ahead, { recursive: true });
+    const next = withNextMigration(authMigrations, "select 1;");
+    expect(await isMigrated(database.db, next, "")).toBe(false);
+    expect(await isMigrated(database.db, authMigrations, "")).toBe(true);
   });
 
   test("the name of a violated unique index is found in the errors of both drivers", async () => {

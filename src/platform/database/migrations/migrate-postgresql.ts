@@ -25,6 +25,9 @@ import { runMigrations } from "./run-migrations.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
+/** How to get an empty database, where this one has another history. */
+export const startAnew = "create an empty database, name it by DB_NAME, and run npm run migrate";
+
 /** The key of the advisory lock that a migrating process holds: any fixed number. */
 const migrationLock = 7_214_033;
 /** Milliseconds between two attempts to get that lock. */
@@ -45,6 +48,7 @@ const migrationLockTimeoutMs = 1_100;
  * how long a statement takes.
  * @param report called with what takes long
  * @throws MigrationBlockedError if another session has locked a table
+ * @throws ForeignHistoryError if the database has another history
  */
 export async function migrateAsOwner(
   settings: PostgresSettings,
@@ -66,7 +70,7 @@ export async function migrateAsOwner(
     await checkForClient(db);
     await becomeTheOnlyOne(db, report);
     await db.execute(sql.raw(`set lock_timeout = ${migrationLockTimeoutMs}`));
-    await runMigrations(db, migrations, report);
+    await runMigrations(db, migrations, startAnew, report);
     for (const library of libraries) await library.migrate({ db, script });
     await grantPrivileges(db, schemas, settings.user);
   } catch (error) {

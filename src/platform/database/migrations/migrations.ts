@@ -5,7 +5,7 @@
 
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { max } from "drizzle-orm";
+import { max, min } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import { bigint, pgSchema, serial, text } from "drizzle-orm/pg-core";
 import { endedConnection, sqlState } from "../../base/database-errors.ts";
@@ -36,6 +36,18 @@ export class MigrationBlockedError extends Error {
   constructor(holders: readonly string[], options?: ErrorOptions) {
     const who = holders.length === 0 ? "" : ` Locks are held by ${holders.join(", ")}.`;
     super(`A migration needs a table that another session has locked.${who}`, options);
+  }
+}
+
+/** The history in the database does not begin as this program's does: another one made the tables. */
+export class ForeignHistoryError extends Error {
+  override readonly name = "ForeignHistoryError";
+
+  /** @param startAnew how an operator gets an empty database, in the imperative */
+  constructor({ schema }: Migrations, startAnew: string) {
+    super(
+      `The tables of ${schema} were made by an earlier version, whose migrations this one does not continue: ${startAnew}.`,
+    );
   }
 }
 
@@ -103,18 +115,30 @@ export function historyOf({ schema }: Migrations) {
   });
 }
 
-/** {@link Migration.createdAt} of the newest migration that was run; 0 if there is none. */
-export async function newestRun(db: Database, migrations: Migrations): Promise<number> {
+/**
+ * {@link Migration.createdAt} of the newest migration that was run; 0 if there is none. A newer program may have run
+ * more migrations than this one has.
+ * @param startAnew as {@link ForeignHistoryError} has it
+ * @throws ForeignHistoryError if the first migration that was run is not the first of this program
+ */
+export async function newestRun(db: Database, migrations: Migrations, startAnew: string): Promise<number> {
   const history = historyOf(migrations);
-  const [newest] = await db.select({ createdAt: max(history.createdAt) }).from(history);
-  return newest?.createdAt ?? 0;
+  const ends = { first: min(history.createdAt), newest: max(history.createdAt) };
+  const { first = null, newest = null } = (await db.select(ends).from(history))[0] ?? {};
+  if (first === null || newest === null) return 0;
+  if (first !== allMigrations(migrations)[0]?.createdAt) throw new ForeignHistoryError(migrations, startAnew);
+  return newest;
 }
 
-/** Whether every migration of this program has been run. Rejects if the database does not respond. */
-export async function isMigrated(db: Database, migrations: Migrations): Promise<boolean> {
+/**
+ * Whether every migration of this program has been run. Rejects if the database does not respond.
+ * @param startAnew as {@link ForeignHistoryError} has it
+ * @throws ForeignHistoryError as {@link newestRun} does
+ */
+export async function isMigrated(db: Database, migrations: Migrations, startAnew: string): Promise<boolean> {
   const newest = allMigrations(migrations).at(-1)?.createdAt ?? 0;
   try {
-    if ((await newestRun(db, migrations)) < newest) return false;
+    if ((await newestRun(db, migrations, startAnew)) < newest) return false;
     for (const library of migrations.librarySchemas ?? []) {
       if (!(await library.isMigrated(db))) return false;
     }

@@ -10,15 +10,25 @@ import type { Database } from "../database.ts";
 import { names } from "../sql/names.ts";
 import { boolean, text } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
-import { allMigrations, histories, historyOf, type Migrations, newestRun } from "./migrations.ts";
+import {
+  allMigrations,
+  type ForeignHistoryError,
+  histories,
+  historyOf,
+  type Migrations,
+  newestRun,
+} from "./migrations.ts";
 
 /**
  * Runs the migrations that have not been run yet. No other process may do so at the same time.
+ * @param startAnew as {@link ForeignHistoryError} has it
  * @param report called for each index whose building begins
+ * @throws ForeignHistoryError if the database has another history; it has changed nothing then
  */
 export async function runMigrations(
   db: Database,
   migrations: Migrations,
+  startAnew: string,
   report?: (message: string) => void,
 ): Promise<void> {
   const history = historyOf(migrations);
@@ -26,7 +36,7 @@ export async function runMigrations(
   await db.execute(sql`create schema if not exists ${sql.identifier(histories.schemaName)}`);
   await db.execute(sql`
     create table if not exists ${history} (${id} serial primary key, ${hash} text not null, ${createdAt} bigint)`);
-  const newest = await newestRun(db, migrations);
+  const newest = await newestRun(db, migrations, startAnew);
   for (const migration of allMigrations(migrations)) {
     if (migration.createdAt <= newest) continue;
     const indexes = concurrentIndexes(migration.statements);
