@@ -13,27 +13,52 @@ CREATE TABLE "auth"."authorizations" (
 	"grant_type" text NOT NULL,
 	"scopes" text[] NOT NULL,
 	"created_at" timestamp (3) with time zone NOT NULL,
+	"client_generation" integer NOT NULL,
+	"identity_generation" bigint NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
 	"access_expires_at" timestamp (3) with time zone NOT NULL,
+	"expiry_day" date NOT NULL,
 	"revoked_at" timestamp (3) with time zone,
 	"revocation_reason" text,
 	"family_hash" "bytea" NOT NULL,
 	"refresh_hash" "bytea" NOT NULL,
-	"superseded" jsonb NOT NULL,
 	CONSTRAINT "authorizations_reason" CHECK (("auth"."authorizations"."revoked_at" is null) = ("auth"."authorizations"."revocation_reason" is null) and "auth"."authorizations"."revocation_reason" in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED'))
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."broker_streams" (
+	"stream_name" text PRIMARY KEY NOT NULL,
+	"created" text NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."client_lists" (
+	"only_row" integer PRIMARY KEY NOT NULL,
+	"revision" integer,
+	"content_hash" text NOT NULL,
+	CONSTRAINT "client_lists_only_row" CHECK ("auth"."client_lists"."only_row" = 1)
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."clients" (
 	"client_id" text PRIMARY KEY NOT NULL,
 	"client_name" text NOT NULL,
-	"secret_hash" text NOT NULL,
+	"secret_hashes" text[] NOT NULL,
 	"authentication_methods" text[] NOT NULL,
 	"grant_types" text[] NOT NULL,
 	"scopes" text[] NOT NULL,
 	"client_settings" jsonb NOT NULL,
 	"token_settings" jsonb NOT NULL,
 	"registered_at" timestamp (3) with time zone NOT NULL,
-	"disabled_at" timestamp (3) with time zone
+	"disabled_at" timestamp (3) with time zone,
+	"generation" integer DEFAULT 0 NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."database_pulse" (
+	"only_row" integer PRIMARY KEY NOT NULL,
+	"beaten_at" timestamp (3) with time zone NOT NULL,
+	"paused_for" interval NOT NULL,
+	"period_began_at" timestamp (3) with time zone,
+	"least_paused_for" interval DEFAULT '0' NOT NULL,
+	"least_paused_for_before" interval DEFAULT '0' NOT NULL,
+	CONSTRAINT "database_pulse_only_row" CHECK ("auth"."database_pulse"."only_row" = 1)
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."identities" (
@@ -46,13 +71,45 @@ CREATE TABLE "auth"."identities" (
 	"updated_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "auth"."identity_endings" (
+	"identity_id" text NOT NULL,
+	"generation" bigserial NOT NULL,
+	"reason" text NOT NULL,
+	"ended_at" timestamp (3) with time zone NOT NULL,
+	"swept_at" timestamp (3) with time zone,
+	CONSTRAINT "identity_endings_identity_id_generation_pk" PRIMARY KEY("identity_id","generation")
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."kept_events" (
+	"position" bigint PRIMARY KEY NOT NULL,
+	"id" uuid NOT NULL,
+	"type" text NOT NULL,
+	"subject" text NOT NULL,
+	"data" jsonb NOT NULL,
+	"occurred_at" timestamp (3) with time zone NOT NULL,
+	"written_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"traceparent" text,
+	"tracestate" text,
+	"delivered_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "auth"."outbox" (
 	"position" bigserial PRIMARY KEY NOT NULL,
 	"id" uuid NOT NULL,
 	"type" text NOT NULL,
 	"subject" text NOT NULL,
 	"data" jsonb NOT NULL,
-	"occurred_at" timestamp (3) with time zone NOT NULL
+	"occurred_at" timestamp (3) with time zone NOT NULL,
+	"written_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"traceparent" text,
+	"tracestate" text,
+	"delivered_at" timestamp (3) with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."read_leases" (
+	"process_id" uuid PRIMARY KEY NOT NULL,
+	"beat" bigint NOT NULL,
+	"servers" text[] NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."redeemed_otp_proofs" (
@@ -60,17 +117,59 @@ CREATE TABLE "auth"."redeemed_otp_proofs" (
 	"expires_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "auth"."relay_leases" (
+	"part" smallint PRIMARY KEY NOT NULL,
+	"lease" uuid NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."replaced_tokens" (
+	"authorization_id" uuid PRIMARY KEY NOT NULL,
+	"replaced_hash" "bytea" NOT NULL,
+	"sealed_pair" "bytea" NOT NULL,
+	"batch_id" uuid NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "auth"."revoked_access_tokens" (
 	"jti" text PRIMARY KEY NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "auth"."rotation_batches" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"seen_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+-- What schema.ts cannot say, as Drizzle knows neither storage parameters nor partitions. The first migration runs it
+-- once the tables are there, before their indexes.
+
+-- Room in each page for another version of a row: one that is replaced soon stays where it is.
+ALTER TABLE "auth"."replaced_tokens" SET (fillfactor = 50);
+--> statement-breakpoint
+-- Eight partitions, as the table may have a billion rows: vacuum, or an index that is built anew, takes one at a time.
+ALTER TABLE "auth"."authorizations" RENAME TO "authorizations_whole";
+--> statement-breakpoint
+CREATE TABLE "auth"."authorizations" (LIKE "auth"."authorizations_whole" INCLUDING CONSTRAINTS) PARTITION BY HASH ("id");
+--> statement-breakpoint
+DROP TABLE "auth"."authorizations_whole";
+--> statement-breakpoint
+ALTER TABLE "auth"."authorizations" ADD PRIMARY KEY ("id");
+--> statement-breakpoint
+-- Room in each page for the next version of a row, as a refresh writes one.
+DO $$ BEGIN
+	FOR remainder IN 0..7 LOOP
+		EXECUTE format('CREATE TABLE "auth"."authorizations_%s" PARTITION OF "auth"."authorizations" FOR VALUES WITH (MODULUS 8, REMAINDER %s) WITH (fillfactor = 85)', remainder, remainder);
+	END LOOP;
+END $$;
+--> statement-breakpoint
 CREATE INDEX "attempts_expire" ON "auth"."attempts" USING btree ("expire");--> statement-breakpoint
-CREATE INDEX "authorizations_identity" ON "auth"."authorizations" USING btree ("identity_id");--> statement-breakpoint
-CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id");--> statement-breakpoint
-CREATE INDEX "authorizations_expiry" ON "auth"."authorizations" USING btree ("expires_at");--> statement-breakpoint
-CREATE INDEX "authorizations_superseded" ON "auth"."authorizations" USING btree ("id") WHERE "auth"."authorizations"."superseded" <> '[]';--> statement-breakpoint
+CREATE INDEX "authorizations_identity_client" ON "auth"."authorizations" USING btree ("identity_id","client_id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
+CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id","client_generation") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
+CREATE INDEX "authorizations_expiry_day" ON "auth"."authorizations" USING btree ("expiry_day");--> statement-breakpoint
 CREATE UNIQUE INDEX "identities_phone_unique" ON "auth"."identities" USING btree ("phone");--> statement-breakpoint
-CREATE UNIQUE INDEX "identities_email_unique" ON "auth"."identities" USING btree (lower("email"));--> statement-breakpoint
+CREATE UNIQUE INDEX "identities_email_unique" ON "auth"."identities" USING btree (lower("email" collate "C"));--> statement-breakpoint
+CREATE INDEX "identity_endings_swept" ON "auth"."identity_endings" USING btree ("swept_at");--> statement-breakpoint
+CREATE INDEX "kept_events_delivered_at" ON "auth"."kept_events" USING btree ("delivered_at");--> statement-breakpoint
+CREATE INDEX "outbox_parts" ON "auth"."outbox" USING btree ((hashtext("subject") & 7),"position");--> statement-breakpoint
 CREATE INDEX "redeemed_otp_proofs_expiry" ON "auth"."redeemed_otp_proofs" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "revoked_access_tokens_expiry" ON "auth"."revoked_access_tokens" USING btree ("expires_at");

@@ -90,9 +90,8 @@ export const identities = auth.table(
   },
   (table) => [
     uniqueIndex("identities_phone_unique").on(table.phone),
-    // That of versions before, which folded the case by the language of the database; to be dropped in a later one.
-    uniqueIndex("identities_email_unique").on(sql`lower(${table.email})`),
-    uniqueIndex("identities_email_key").on(sql`lower(${table.email} collate "C")`).concurrently(),
+    // Addresses are ASCII. In Turkish or Azerbaijani, one address in two cases would be two.
+    uniqueIndex("identities_email_unique").on(sql`lower(${table.email} collate "C")`),
   ],
 );
 
@@ -121,7 +120,7 @@ export const identityEndings = auth.table(
 /**
  * What clients may do for users. An authorization has ended if revoked_at is set, if its client is disabled, or if
  * its client or its identity has reached a higher generation; it has expired after expires_at; otherwise it is
- * active. It has one row, however often it is refreshed, in one of the partitions that the migration makes.
+ * active. It has one row, however often it is refreshed, in one of the partitions that schema.sql makes.
  *
  * A refresh changes refresh_hash and the expiries. Of these only expiry_day has an index, and it changes with the first
  * refresh of a day at most: that update writes every index, and the others stay within their page (heap-only tuples).

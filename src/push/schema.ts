@@ -134,7 +134,7 @@ export const historyUserNumbers = push.sequence("history_user_numbers", { startW
 export const historyUsers = push.table(
   "history_users",
   {
-    /** The user's id. In the database the index of the primary key includes the number, so the table is not read. */
+    /** The user's id. schema.sql includes the number in the index of the primary key. */
     userId: byteOrderedText("user_id").primaryKey(),
     userNumber: bigint("user_number", { mode: "number" }).notNull(),
   },
@@ -156,7 +156,7 @@ export const historyBlocks = push.table(
     recipientBits: bit("recipient_bits", { dimensions: blockSize }).notNull(),
   },
   (table) => [
-    // In the database this index includes the bits, so that a user's entries are read and counted without the table.
+    // schema.sql includes the bits in this index.
     primaryKey({ name: "history_blocks_pkey", columns: [table.userBlock, table.notificationId] }),
     // This index is for the recipients of a notification, and for the janitor, which removes by age. There are no
     // nulls; `nulls first` keeps the planner from using this index for a user's newest entries.
@@ -175,7 +175,7 @@ export const historyViews = push.table(
     viewedAt: instant("viewed_at").notNull(),
   },
   (table) => [
-    // In the database this index includes the times, so that the table is not read.
+    // schema.sql includes the times in this index.
     primaryKey({ name: "history_views_pkey", columns: [table.userNumber, table.notificationId] }),
     index("history_views_age").on(table.notificationId.asc().nullsFirst()),
   ],

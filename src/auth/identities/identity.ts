@@ -70,7 +70,6 @@ export function conflictOf(index: string | undefined): ServiceError | undefined 
     case "identities_phone_unique":
       return new ServiceError(AuthErrorKinds.identityPhoneTaken, "Another identity has this phone number.");
     case "identities_email_unique":
-    case "identities_email_key":
       return new ServiceError(AuthErrorKinds.identityEmailTaken, "Another identity has this e-mail address.");
     default:
       return undefined;

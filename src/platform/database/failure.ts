@@ -5,11 +5,8 @@ import { Outage } from "../base/outage.ts";
 import { DirectoryInUseError } from "./directory-lock.ts";
 import { ForeignHistoryError, MigrationBlockedError } from "./migrations/migrations.ts";
 
-/**
- * Class 28: invalid user or password. Class 3D: unknown database. 42501: missing privileges. 23505: rows that a new
- * unique index forbids.
- */
-const settingStates = /^(28|3D|42501|23505)/;
+/** Class 28: invalid user or password. Class 3D: unknown database. 42501: missing privileges. */
+const settingStates = /^(28|3D|42501)/;
 
 /**
  * Why the database could not be used, and what to check, for an operator: it is unavailable, or refuses the user.
@@ -31,7 +28,6 @@ const nextSteps: readonly (readonly [RegExp, string])[] = [
   [/^08P01$/, "If a pooler is at DB_HOST, set DB_POOLER=transaction."],
   [/^3D/, "Check DB_NAME, or create the database."],
   [/^42501$/, "Check DB_USER and DB_USER_MIGRATION, and what the database grants them."],
-  [/^23505$/, "docs/operate/upgrade.md says how to find the rows."],
   [/^(ENOTFOUND|EAI_AGAIN)$/, "Check DB_HOST."],
   [/^53300$/, "Lower DB_POOL_SIZE, or raise max_connections."],
   [/^25006$/, "Check default_transaction_read_only of the database and of DB_USER."],

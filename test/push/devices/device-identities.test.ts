@@ -1,23 +1,15 @@
 /** A device is what its provider means, however its token is spelled; and a user has so many of them. */
 import { createECDH, createHash, generateKeyPairSync, randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { sql } from "drizzle-orm";
-import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
-import { openDatabase } from "../../../src/platform/database/open.ts";
-import { pushMigrations } from "../../../src/push/database.ts";
 import { createDevices, type Devices } from "../../../src/push/devices/devices.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import type { PushProvider } from "../../../src/push/providers/provider.ts";
 import { WebPushProvider } from "../../../src/push/providers/webpush/webpush.ts";
-import { copyEmptyEmbeddedDatabase } from "../../support/embedded-template.ts";
 import { http2Clients } from "../../support/http2-clients.ts";
-import { olderMigrations } from "../../support/older-migrations.ts";
-import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createDeviceStore, type DeviceStore, maxPerUser } from "./device-store.ts";
@@ -215,50 +207,4 @@ describe.each(backends)("a device on %s", (backend) => {
     await Promise.all(Array.from({ length: 60 }, (_, n) => save("anna", `t${n}`, "outbox")));
     expect(await store.all()).toHaveLength(maxPerUser);
   });
-});
-
-test("rows of one device that an older version has kept become one, that of the last registration", async () => {
-  const dataDir = mkdtempSync(join(tmpdir(), "gatepost-migrated-"));
-  onTestFinished(() => rmSync(dataDir, { recursive: true }));
-  const settings = { kind: "embedded", dataDir: join(dataDir, "push") } as const;
-  await copyEmptyEmbeddedDatabase(settings.dataDir);
-  const older = await openDatabase(settings, olderMigrations(pushMigrations, 7));
-  await older.migrate();
-  const digits = randomBytes(32).toString("hex");
-  const kept: [user: string, provider: string, token: string][] = [
-    ...spellings.map((token, n): [string, string, string] => [`browser-${n}`, "webpush", token]),
-    ["other", "webpush", JSON.stringify({ endpoint: `${endpoint}2`, keys })],
-    ["apple-0", "apns", digits],
-    ["apple-1", "apns", digits.toUpperCase()],
-    ["android", "fcm", "A:b"],
-    ["android", "fcm", "a:b"],
-    ["escaped", "webpush", JSON.stringify({ endpoint: `${endpoint}3`, keys, more: "\0" })],
-    ["broken", "webpush", "{"],
-    ["dotted", "webpush", JSON.stringify({ endpoint: `${endpoint}/./4`, keys })],
-    ["squatter", "fcm", `${endpoint}5`],
-    ["owner", "webpush", JSON.stringify({ endpoint: `${endpoint}5`, keys })],
-  ];
-  for (const [n, [user, provider, token]] of kept.entries()) {
-    await older.db.execute(sql`
-      insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
-      values (${user}, ${provider}, ${token}, ${createHash("sha256").update(token).digest()}, 0, now() + interval '1 day',
-        now(), now() + ${n}::int * interval '1 second')`);
-  }
-  await older.close();
-  const database = await openDatabase(settings, pushMigrations);
-  await database.migrate();
-  const found = await rows<{ user: string; token: string; hash: string }>(
-    database.db,
-    sql`select user_id as "user", token, encode(token_hash, 'hex') as hash from push.devices order by renewed_at`,
-  );
-  await database.close();
-  const hash = (identity: string) => createHash("sha256").update(identity).digest("hex");
-  expect(found).toEqual([
-    { user: "browser-3", token: spellings[3], hash: hash(endpoint) },
-    { user: "other", token: kept[4]?.[2], hash: hash(`${endpoint}2`) },
-    { user: "apple-1", token: digits, hash: hash(digits) },
-    { user: "android", token: "A:b", hash: hash("A:b") },
-    { user: "android", token: "a:b", hash: hash("a:b") },
-    { user: "owner", token: kept.at(-1)?.[2], hash: hash(`${endpoint}5`) },
-  ]);
 });

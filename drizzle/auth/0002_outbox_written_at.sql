@@ -1,1 +1,0 @@
-ALTER TABLE "auth"."outbox" ADD COLUMN "written_at" timestamp (3) with time zone DEFAULT now() NOT NULL;

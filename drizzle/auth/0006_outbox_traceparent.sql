@@ -1,1 +1,0 @@
-ALTER TABLE "auth"."outbox" ADD COLUMN "traceparent" text;

@@ -1,2 +1,0 @@
--- allow constrains-rows auth.identities_email_key: addresses are ASCII, and the unique index of the version before compares them alike, unless the database has Turkish or Azerbaijani letter case, where it lets one address be given twice.
-CREATE UNIQUE INDEX CONCURRENTLY "identities_email_key" ON "auth"."identities" USING btree (lower("email" collate "C"));
