@@ -74,9 +74,12 @@ const interrupted = interruption().then(
 );
 await using cleanup = new AsyncDisposableStack();
 const directory = makeDirectory();
-const before = values.upgrade
-  ? cleanup.use(await checkOut(positionals[0] ?? (await commitBeforeMigrations()), join(directory, "before")))
-  : undefined;
+const predecessor = values.upgrade ? (positionals[0] ?? (await commitBeforeMigrations())) : undefined;
+if (values.upgrade && predecessor === undefined) {
+  say("No version can be upgraded to this one until the next migration, as its history begins with it.");
+  process.exit(1);
+}
+const before = predecessor ? cleanup.use(await checkOut(predecessor, join(directory, "before"))) : undefined;
 say(
   "Starting PostgreSQL, a standby, three servers of NATS, Redis, HAProxy, and two processes of each service.",
 );

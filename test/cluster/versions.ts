@@ -5,15 +5,32 @@ import { outputOf, run } from "../../scripts/command.ts";
 
 const git = (...args: string[]) => outputOf("git", ...args);
 
+const journals = "drizzle/*/meta/_journal.json";
+
 /**
  * The newest commit with fewer migrations than the newest commit has: what runs where somebody upgrades next.
+ * Undefined if there is none whose migrations this version continues.
  * @param folder of the repository; this one unless given
  */
-export async function commitBeforeMigrations(folder = "."): Promise<string> {
-  const journals = "drizzle/*/meta/_journal.json";
-  const newest = await git("-C", folder, "log", "-1", "--format=%H", "--", journals);
-  if (newest === "") throw new Error("The history of this repository has no migrations; name a commit.");
-  return git("-C", folder, "rev-parse", "--verify", `${newest}^`);
+export async function commitBeforeMigrations(folder = "."): Promise<string | undefined> {
+  const found = await git("-C", folder, "log", "-1", "--format=%H %P", "--", journals);
+  const [newest, before] = found.split(" ");
+  if (!newest || !before) return undefined;
+  const isContinued = (await firstMigrations(folder, before)) === (await firstMigrations(folder, newest));
+  return isContinued ? before : undefined;
+}
+
+/** The first migration of each service at a commit, as text. */
+async function firstMigrations(folder: string, commit: string): Promise<string> {
+  const files = await git("-C", folder, "ls-tree", "-r", "--name-only", commit, "drizzle");
+  const journals = files.split("\n").filter((file) => file.endsWith("_journal.json"));
+  const firsts = journals.map(async (file) => {
+    const { entries }: { entries: unknown[] } = JSON.parse(
+      await git("-C", folder, "show", `${commit}:${file}`),
+    );
+    return { file, first: entries[0] };
+  });
+  return JSON.stringify(await Promise.all(firsts));
 }
 
 /** A checkout with its packages. */
