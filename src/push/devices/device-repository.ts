@@ -27,8 +27,7 @@ interface Registration {
   readonly token: string;
   /** The device's identity at its provider, which is the same for each spelling of its token. */
   readonly identity: string;
-  /** How rows are recognised that are the same device, see `KeptToken`. */
-  readonly formerIdentity?: string;
+  /** See `KeptToken`. */
   readonly installation?: string;
   readonly expiresAt: Date;
   /** The place of the device; undefined: unchanged for a known device, UTC for a new one. */
@@ -69,7 +68,6 @@ const parameters = [
   "timeZone",
   "expiresAt",
   "authorizationId",
-  "formerHash",
   "installation",
 ] as const;
 
@@ -82,24 +80,21 @@ const renewal = selection(renewalFields);
 const updateKnown = prepared(parameters, (parameter) => {
   const isSame = sql`former_user = ${parameter.userId}`;
   const hash = sql`decode(${parameter.tokenHash}, 'hex')`;
-  const formerHash = sql`decode(${parameter.formerHash}, 'hex')`;
   const moved = sql`from renewed where former_user <> ${userId}`;
   return sql`
     with known as (
-      select ${id} as former_id, ${userId} as former_user, ${provider} as former_provider, ${tokenHash} as known_hash
-      from ${devices} where ${tokenHash} in (${hash}, ${formerHash})
-      order by ${tokenHash} = ${hash} desc limit 1 for update
+      select ${id} as former_id, ${userId} as former_user, ${provider} as former_provider
+      from ${devices} where ${tokenHash} = ${hash} for update
     ), renewed as (
       update ${devices}
       set ${id} = case when ${isSame} then ${id} else ${nextId} end,
         ${userId} = ${parameter.userId}, ${provider} = ${parameter.provider}, ${token} = ${parameter.token},
-        ${tokenHash} = ${hash},
         ${utcOffset} = coalesce(${parameter.utcOffset}::smallint, ${utcOffset}),
         ${timeZone} = case when ${parameter.utcOffset}::smallint is null then ${timeZone} else ${parameter.timeZone} end,
         ${expiresAt} = ${parameter.expiresAt}::timestamptz, ${renewedAt} = now(),
         ${authorizationId} = ${parameter.authorizationId},
         ${registeredAt} = case when ${isSame} then ${registeredAt} else now() end
-      from known where ${tokenHash} = known_hash
+      from known where ${tokenHash} = ${hash}
       returning ${id}, ${userId}, ${provider}, ${utcOffset}, former_id, former_user, former_provider
     ), taken_away as (
       ${recordEvent(
@@ -115,16 +110,15 @@ const updateKnown = prepared(parameters, (parameter) => {
     ), given as (${registered(moved)}
     )
     select ${renewal} from renewed cross join (
-      select exists (select from ${devices} where ${tokenHash} = ${formerHash})
-        or exists (
-          select from ${devices} where ${parameter.installation}::text is not null and ${tokenHash} <> ${hash}
-            and ${ofInstallation(parameter.userId, parameter.provider, parameter.installation)}) as has_others
+      select exists (
+        select from ${devices} where ${parameter.installation}::text is not null and ${tokenHash} <> ${hash}
+          and ${ofInstallation(parameter.userId, parameter.provider, parameter.installation)}) as has_others
     ) as looked`;
 });
 
 /**
- * Renews a known token, in one statement; one that is only known by its former identity gets its present one. A token
- * of another user becomes this user's, with an event for each of the two users.
+ * Renews a known token, in one statement. A token of another user becomes this user's, with an event for each of the
+ * two users.
  * @returns whether it was another user's, and whether there are rows of the same device that {@link replaced} finds;
  *   undefined if the token is not known
  */
@@ -172,13 +166,8 @@ function valuesOf(registration: Registration) {
     timeZone: registration.place?.timeZone ?? null,
     expiresAt: registration.expiresAt.toISOString(),
     authorizationId: registration.authorizationId ?? null,
-    ...aliasesOf(registration),
+    installation: registration.installation ?? null,
   };
-}
-
-function aliasesOf({ formerIdentity, installation }: Registration) {
-  const formerHash = formerIdentity === undefined ? null : hashOf(formerIdentity);
-  return { formerHash, installation: installation ?? null };
 }
 
 /** A condition: the device is of this installation of the user's app. */
@@ -188,11 +177,14 @@ function ofInstallation(user: unknown, providerName: unknown, installation: unkn
 
 /** A query for `removeDevices`: the rows that are the same device as this one, apart from the newest of them. */
 export function replaced(registration: Registration): SQL {
-  const { formerHash, installation } = aliasesOf(registration);
-  const isSame = ofInstallation(registration.userId, registration.provider, installation);
+  const isSame = ofInstallation(
+    registration.userId,
+    registration.provider,
+    registration.installation ?? null,
+  );
   return sql`
     select ${tokenHash} as chosen_hash from ${devices}
-    where ${tokenHash} = decode(${formerHash}::text, 'hex') or ${isSame} and (${renewedAt}, ${id}) < (
+    where ${isSame} and (${renewedAt}, ${id}) < (
       select ${renewedAt}, ${id} from ${devices} where ${isSame} order by ${renewedAt} desc, ${id} desc limit 1)
     order by ${id} for update`;
 }

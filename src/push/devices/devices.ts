@@ -68,9 +68,7 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
   const identitiesOf = (token: string): string[] => [
     token,
     ...[...providers].flatMap(([name, provider]) => {
-      if (provider.tokenProblem(token) !== undefined) return [];
-      const { identity, formerIdentity = identity } = keptBy(name, token);
-      return [identity, formerIdentity];
+      return provider.tokenProblem(token) === undefined ? [keptBy(name, token).identity] : [];
     }),
   ];
 
@@ -114,7 +112,7 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
         place,
         authorizationId,
       };
-      const mayHaveOthers = (registration.formerIdentity ?? registration.installation) !== undefined;
+      const mayHaveOthers = registration.installation !== undefined;
       for (let round = 0; round < maxRounds; round += 1) {
         const renewed = await renew(db, registration);
         if (!renewed && !(await register(db, registration))) continue;

@@ -83,8 +83,6 @@ export interface KeptToken {
   readonly token: string;
   /** The device as its provider knows it: the same in every spelling of the token. */
   readonly identity: string;
-  /** The identity under which an earlier version may have stored the same device. */
-  readonly formerIdentity?: string;
   /** What all tokens of an installation of the app begin with. Of those that a user has saved, the newest is kept. */
   readonly installation?: string;
 }

@@ -98,15 +98,8 @@ export class WebPushProvider implements PushProvider {
   deviceOf(token: string): KeptToken {
     const parsed = parseSubscription(token, this.#settings.allowedHosts);
     if ("problem" in parsed) return { token, identity: token };
-    const { href } = parsed.value.endpoint;
-    const [identity, formerIdentity] = ["fcm/send", "wp"].map((path) =>
-      href.replace(chromePath, `$1${path}/`),
-    );
-    return {
-      token: canonicalText(parsed.value),
-      identity: identity ?? href,
-      ...(formerIdentity !== undefined && formerIdentity !== identity && { formerIdentity }),
-    };
+    const identity = parsed.value.endpoint.href.replace(chromePath, "$1fcm/send/");
+    return { token: canonicalText(parsed.value), identity };
   }
 
   serviceOf(token: string): string {
