@@ -10,13 +10,7 @@ import { Outage } from "../base/outage.ts";
 import { Turns } from "../base/turns.ts";
 import { WorkQueue } from "../base/work-queue.ts";
 import { createConfirm } from "./confirm.ts";
-import {
-  checkTimeoutMs,
-  clientOptions,
-  connectTimeoutMs,
-  ownSession,
-  type SessionParameters,
-} from "./connections/client-options.ts";
+import { clientOptions, ownSession, type SessionParameters } from "./connections/client-options.ts";
 import {
   type ConnectionOptions,
   connectionLost,
@@ -25,8 +19,8 @@ import {
 } from "./connections/connection.ts";
 import { Connector } from "./connections/connector.ts";
 import { drizzleOver } from "./connections/drizzle-over.ts";
-import { type Hosts, oneHost } from "./connections/hosts.ts";
-import { Lane, noConnection } from "./connections/lane.ts";
+import { oneHost } from "./connections/hosts.ts";
+import { Lane, type LaneOptions, noConnection } from "./connections/lane.ts";
 import { checkResponds, checkSession } from "./connections/session.ts";
 import {
   defaultLimits,
@@ -193,78 +187,71 @@ function readsOf(lane: Lane): Reads {
   return drizzleOver((text, options) => lane.use((connection) => connection.query(text, options)));
 }
 
+type LaneSize = Pick<LaneOptions, "size"> &
+  Partial<Pick<LaneOptions, "sharing" | "maxTransactions" | "connector">>;
+
 /** The lanes of a pool, and those to standbys. */
 function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outage: Outage, logger?: Logger) {
   const hosts = openHosts(settings, settings.hosts, settings, logger);
-  const connectorTo = (where: Hosts) => new Connector(where, () => observer.connectFailed());
-  const connector = connectorTo(hosts);
+  const connectFailed = () => observer.connectFailed();
+  const connector = new Connector(hosts, connectFailed);
   const size = divide(settings.poolSize);
   // A pooler gives the session to another client next, so nothing may be set in it.
   const isPooled = settings.pooler === "transaction";
 
-  /** The connections of a lane to the primary. */
-  function toPrimary(timeouts: Timeouts, session: SessionParameters) {
-    return (address: Address): ConnectionOptions => ({
+  /** A lane to the primary, for single statements unless the options say more. */
+  function primaryLane(
+    name: string,
+    timeouts: Timeouts,
+    session: SessionParameters,
+    options: LaneSize,
+  ): Lane {
+    const connection = (address: Address): ConnectionOptions => ({
       address,
       client: clientOptions(settings, address, settings, isPooled ? {} : sessionOf(timeouts, session)),
       prepare: !isPooled,
       timeoutMs: timeouts.client,
-      connectTimeoutMs,
-      checkTimeoutMs,
       async check(query) {
         await checkSession(query, isPooled);
         return hosts.check(query);
       },
       isDoubtful: (error) => hosts.isDoubtful(error),
     });
+    const waitMs = timeouts.wait;
+    return new Lane({
+      name,
+      connection,
+      sharing: 1,
+      maxTransactions: 0,
+      connector,
+      waitMs,
+      observer,
+      outage,
+      ...options,
+    });
   }
 
-  const reads = new Lane({
-    name: "reads",
-    connection: toPrimary(readTimeouts, { default_transaction_read_only: "on" }),
-    size: size.reads,
-    sharing: readsSharing,
-    maxTransactions: 0,
-    waitMs: readTimeouts.wait,
-    connector,
-    observer,
-    outage,
-  });
-  const writes = new Lane({
-    name: "writes",
-    connection: toPrimary(writeTimeouts, { lock_timeout: lockTimeoutMs }),
-    size: size.writes,
-    sharing: 1,
-    maxTransactions: size.transactions,
-    waitMs: writeTimeouts.wait,
-    connector,
-    observer,
-    outage,
-  });
-  const leases = new Lane({
-    name: "leases",
-    connection: toPrimary(leaseTimeouts, {}),
-    size: 1,
-    sharing: 1,
-    maxTransactions: 0,
-    waitMs: leaseTimeouts.wait,
-    connector: connectorTo(hosts),
-    observer,
-    outage,
-  });
+  const readOnly = { default_transaction_read_only: "on" };
+  const reads = primaryLane("reads", readTimeouts, readOnly, { size: size.reads, sharing: readsSharing });
+  const writes = primaryLane(
+    "writes",
+    writeTimeouts,
+    { lock_timeout: lockTimeoutMs },
+    { size: size.writes, maxTransactions: size.transactions },
+  );
+  // Its connector is its own, as it waits behind no other work.
+  const ofLeases = { size: 1, connector: new Connector(hosts, connectFailed) };
+  const leases = primaryLane("leases", leaseTimeouts, {}, ofLeases);
 
   /** A lane to a standby. Its sessions are its own, even if there is a pooler before the primary. */
   function standbyLane(address: Address): Lane {
-    const session = sessionOf(standbyTimeouts, { default_transaction_read_only: "on" });
     return new Lane({
       name: `reads ${nameOf(address)}`,
       connection: () => ({
         address,
-        client: clientOptions(settings, address, settings, session),
+        client: clientOptions(settings, address, settings, sessionOf(standbyTimeouts, readOnly)),
         prepare: true,
         timeoutMs: standbyTimeouts.client,
-        connectTimeoutMs,
-        checkTimeoutMs,
         // Each statement selects what kind of server it ran on (standbys.ts).
         check: checkResponds,
       }),

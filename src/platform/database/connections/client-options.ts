@@ -2,10 +2,6 @@ import { isIP } from "node:net";
 import type { Address, DatabaseSettings } from "../settings.ts";
 import type { ClientOptions } from "./connection.ts";
 
-/** Milliseconds that connecting may take, and the check of a connection. */
-export const connectTimeoutMs = 3_000;
-export const checkTimeoutMs = 2_000;
-
 /** Names of PostgreSQL's settings, for the session. */
 export type SessionParameters = Readonly<Record<string, string | number>>;
 

@@ -13,6 +13,9 @@ import type { Address } from "../settings.ts";
 import { type BackendKey, requestCancel } from "./cancel.ts";
 import type { ReplicationState } from "./replication-state.ts";
 
+/** Milliseconds that the check of a server may take. */
+export const checkTimeoutMs = 2_000;
+
 /** Options of postgres.js that say where and as whom to connect. */
 export type ClientOptions = postgres.Options<Record<string, never>> & { readonly password?: string };
 
@@ -31,10 +34,10 @@ export interface ConnectionOptions {
   readonly prepare: boolean;
   /** Milliseconds that a statement may take before the connection is ended. They exceed the server's own limit. */
   readonly timeoutMs: number;
-  /** Milliseconds that may pass from the first packet to the end of the first `check`. */
-  readonly connectTimeoutMs: number;
-  /** Milliseconds that each later `check` may take. */
-  readonly checkTimeoutMs: number;
+  /** Milliseconds that may pass from the first packet to the end of the first `check`; 3,000 unless given. */
+  readonly connectTimeoutMs?: number;
+  /** Milliseconds that each later `check` may take; {@link checkTimeoutMs} unless given. */
+  readonly checkTimeoutMs?: number;
   /**
    * Checks the server at the other end. Resolves to its replication state, or to undefined if that was not read;
    * rejects if the server is not one to use.
@@ -132,7 +135,7 @@ export class Connection {
   /** Connects, logs in and checks the server. */
   async open(): Promise<void> {
     try {
-      await this.#check(this.#options.connectTimeoutMs);
+      await this.#check(this.#options.connectTimeoutMs ?? 3_000);
     } catch (error) {
       // Nothing else is in flight, and the refusal says more about the host than a lost connection would.
       this.destroy(error instanceof Error ? error : connectionLost("it could not be opened"));
@@ -145,7 +148,7 @@ export class Connection {
    */
   async check(): Promise<void> {
     try {
-      await this.#check(this.#options.checkTimeoutMs);
+      await this.#check(this.#options.checkTimeoutMs ?? checkTimeoutMs);
     } catch (error) {
       this.destroy(connectionLost("its check failed"));
       throw error;

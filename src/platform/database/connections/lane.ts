@@ -13,7 +13,7 @@ import type { Address } from "../settings.ts";
 import { type Connection, type ConnectionOptions, connectionLost } from "./connection.ts";
 import type { Connector } from "./connector.ts";
 
-interface LaneOptions {
+export interface LaneOptions {
   /** The name of the lane in the metrics. */
   readonly name: string;
   readonly connection: (address: Address) => ConnectionOptions;

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
-import { checkTimeoutMs, clientOptions, type Login, ownSession } from "../connections/client-options.ts";
+import { clientOptions, type Login, ownSession } from "../connections/client-options.ts";
+import { checkTimeoutMs } from "../connections/connection.ts";
 import { type Hosts, oneHost } from "../connections/hosts.ts";
 import { openConnection } from "../connections/open-connection.ts";
 import type { ReplicationState } from "../connections/replication-state.ts";
@@ -30,7 +31,6 @@ export function openHosts(
       prepare: false,
       timeoutMs: checkTimeoutMs,
       connectTimeoutMs: checkTimeoutMs,
-      checkTimeoutMs,
       client: clientOptions(settings, address, login, settings.pooler === "none" ? ownSession : {}),
       check: readReplicationState,
     };

@@ -3,22 +3,17 @@ import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import { sqlState } from "../../base/database-errors.ts";
-import {
-  checkTimeoutMs,
-  clientOptions,
-  connectTimeoutMs,
-  ownSession,
-} from "../connections/client-options.ts";
+import { clientOptions, ownSession } from "../connections/client-options.ts";
 import type { Connection, ConnectionOptions } from "../connections/connection.ts";
 import { Connector } from "../connections/connector.ts";
 import { drizzleOver } from "../connections/drizzle-over.ts";
 import { checkResponds } from "../connections/session.ts";
 import { runScript, runTransaction } from "../connections/transaction.ts";
+import type { Executor } from "../database.ts";
 import { openHosts } from "../failover/open-hosts.ts";
 import type { Address, DatabaseSettings } from "../settings.ts";
 import { boolean } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
-import { checkForClient } from "./abandoned-sessions.ts";
 import { whoHoldsAdvisoryLock, whoHoldsLocks } from "./lock-holders.ts";
 import { MigrationBlockedError, type Migrations } from "./migrations.ts";
 import { runMigrations } from "./run-migrations.ts";
@@ -69,7 +64,6 @@ export async function migrateAsOwner(
   try {
     await checkForClient(db);
     await becomeTheOnlyOne(db, report);
-    await db.execute(sql.raw(`set lock_timeout = ${migrationLockTimeoutMs}`));
     await runMigrations(db, migrations, startAnew, report);
     for (const library of libraries) await library.migrate({ db, script });
     await grantPrivileges(db, schemas, settings.user);
@@ -88,15 +82,29 @@ function connectAsOwner(settings: PostgresSettings): Promise<Connection> {
     address,
     prepare: false,
     timeoutMs: Number.POSITIVE_INFINITY,
-    connectTimeoutMs,
-    checkTimeoutMs,
-    client: clientOptions(settings, address, owner, { ...ownSession, statement_timeout: "0" }),
+    client: clientOptions(settings, address, owner, {
+      ...ownSession,
+      statement_timeout: "0",
+      lock_timeout: migrationLockTimeoutMs,
+    }),
     async check(query) {
       await checkResponds(query);
       return hosts.check(query);
     },
   });
   return new Connector(hosts, () => undefined).connect(options, () => undefined);
+}
+
+/**
+ * Lets the server look, while it runs a statement, whether its client is gone: else the statement goes on, with its
+ * locks, to its end. One whose operating system cannot tell (22023: Windows) goes on without.
+ */
+export async function checkForClient(db: Executor, interval = "10s"): Promise<void> {
+  try {
+    await db.execute(sql`select set_config('client_connection_check_interval', ${interval}, false)`);
+  } catch (error) {
+    if (sqlState(error) !== "22023") throw error;
+  }
 }
 
 /** Grants the ordinary user what it needs on the schemas, and reading the histories of migrations. */

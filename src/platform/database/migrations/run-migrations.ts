@@ -8,7 +8,7 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../database.ts";
 import { names } from "../sql/names.ts";
-import { boolean, text } from "../sql/readers.ts";
+import { boolean } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
 import {
   allMigrations,
@@ -40,7 +40,7 @@ export async function runMigrations(
   for (const migration of allMigrations(migrations)) {
     if (migration.createdAt <= newest) continue;
     const indexes = concurrentIndexes(migration.statements);
-    if (indexes) await withoutLockTimeout(db, () => build(db, indexes, report));
+    if (indexes) await build(db, indexes, report);
     await db.transaction(async (tx) => {
       if (!indexes) for (const statement of migration.statements) await tx.execute(sql.raw(statement));
       await tx.insert(history).values({ hash: migration.hash, createdAt: migration.createdAt });
@@ -81,6 +81,8 @@ async function build(
   report?: (message: string) => void,
 ): Promise<void> {
   const found = selection({ isValid: computed(boolean, sql`indisvalid`) });
+  // It waits until all transactions that began before it have ended, and no other statement waits behind it meanwhile.
+  await db.execute(sql`set lock_timeout = 0`);
   for (const { name, create } of indexes) {
     const [earlier] = await rows(
       db,
@@ -95,19 +97,5 @@ async function build(
     );
     await db.execute(sql.raw(create));
   }
-}
-
-const setting = selection({ value: computed(text, sql`current_setting('lock_timeout')`) });
-
-/**
- * Does the work without a lock timeout. An index that is built concurrently waits until all transactions that began
- * before it have ended, which may take as long as a dump. No other statement waits behind it meanwhile.
- */
-async function withoutLockTimeout(db: Database, work: () => Promise<void>): Promise<void> {
-  const [before] = await rows(db, setting, sql`select ${setting}`);
-  const set = (value: string) => db.execute(sql`select set_config('lock_timeout', ${value}, false)`);
-  await set("0");
-  await work();
-  // If the work fails, this line is not reached; nothing else runs in the session then.
-  await set(before?.value ?? "0");
+  await db.execute(sql`reset lock_timeout`);
 }
