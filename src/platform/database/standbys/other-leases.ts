@@ -12,6 +12,7 @@ import { listOf, number, text } from "../sql/readers.ts";
 import { computed, prepared, rows, selection } from "../sql/statements.ts";
 import type { LeaseTable } from "./lease-table.ts";
 import { longestLeaseMs } from "./leases.ts";
+import { SeenBeats } from "./seen-beats.ts";
 
 /**
  * Milliseconds for which a row that does not change may still have leases. A beat is visible here only once the
@@ -42,22 +43,14 @@ export function createOtherLeases({ db, table }: Dependencies): () => Promise<vo
     [],
     () => sql`select ${all} from (select ${row} from ${table} where ${servers} <> '{}') as leases`,
   );
-  /** The newest beat of each process that was read, and when it was first read, by performance.now(). */
-  let known = new Map<string, { readonly beat: number; readonly since: number }>();
+  const seen = new SeenBeats();
 
   /** Milliseconds that an ending has to wait, until every lease that may be older than it has run out. */
   async function waitForLeases(): Promise<number> {
-    const now = performance.now();
     const [read] = await rows(db, all, select({}));
     const { found } = fromPrimary(read);
-    known = new Map(
-      found.map((one) => {
-        const before = known.get(one.processId);
-        return [one.processId, before?.beat === one.beat ? before : { beat: one.beat, since: now }];
-      }),
-    );
-    const isAnyRunning = [...known.values()].some(({ since }) => now - since < silentMs);
-    return isAnyRunning ? longestLeaseMs : 0;
+    seen.saw(found);
+    return found.length > seen.unchangedFor(silentMs).length ? longestLeaseMs : 0;
   }
 
   // Endings that come meanwhile share the next look: one that began before an ending may not show all of its leases.

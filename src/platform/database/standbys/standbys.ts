@@ -14,12 +14,16 @@ import { computed, type Field, onlyRow, prepared, rows, selection } from "../sql
 import { AwaitedBeats } from "./awaited-beats.ts";
 import type { LeaseTable } from "./lease-table.ts";
 import { type Beat, currentMoment, type Evidence, Leases, longestLeaseMs } from "./leases.ts";
+import { SeenBeats } from "./seen-beats.ts";
 
 /** Milliseconds between two beats where nobody needs one sooner. */
 const beatMs = 400;
 /** Milliseconds after which a standby that was never read from is reported. */
 const neverReadMs = 5_000;
-/** Milliseconds without a beat after which the row of another process is removed: it has ended long ago. */
+/**
+ * Milliseconds without a beat after which the row of another process is removed, as it has ended. One that was only held
+ * up makes its row anew, and none of its leases is as old as that.
+ */
 const goneMs = 30_000;
 
 /** The fields that a statement on a standby selects besides its own. */
@@ -71,7 +75,7 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
   };
   const evidence = selection(fields);
   const beats = beatsOf(table, processId);
-  const others = new Others();
+  const others = new SeenBeats();
   /** Hosts whose last statement could be relied on. */
   const readable = new Set<StandbyHost>();
   /** Whether a host was read from, as it was reported last. */
@@ -82,7 +86,7 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
   /** Commits a beat. @returns the beat, with the servers that any process may be reading from */
   async function sendBeat(): Promise<Beat> {
     const beat = leases.begin(currentMoment());
-    const gone = others.gone();
+    const gone = others.unchangedFor(goneMs);
     const found = await rows(
       primary,
       beats.row,
@@ -222,31 +226,4 @@ function beatsOf(table: LeaseTable, processId: string) {
       select ${row} from ${table}`,
   );
   return { row, statement };
-}
-
-/** The rows of other processes, and when they were last seen to change. */
-class Others {
-  #seen = new Map<string, { readonly beat: number; readonly since: number }>();
-
-  saw(rows: readonly { readonly processId: string; readonly beat: number }[]): void {
-    const now = performance.now();
-    const before = this.#seen;
-    this.#seen = new Map(
-      rows.map(({ processId, beat }) => {
-        const known = before.get(processId);
-        return [processId, known?.beat === beat ? known : { beat, since: now }];
-      }),
-    );
-  }
-
-  /**
-   * The rows of processes that have ended. If such a process has only been held up, its next beat makes the row anew,
-   * and none of its leases is as old as that.
-   */
-  gone(): { readonly processId: string; readonly beat: number }[] {
-    const before = performance.now() - goneMs;
-    return [...this.#seen].flatMap(([processId, { beat, since }]) =>
-      since < before ? [{ processId, beat }] : [],
-    );
-  }
 }
