@@ -1,8 +1,7 @@
 /**
- * A response may report only what the synchronous standbys have confirmed; otherwise a failover could take it back. A
- * request's own commit waits for them. But a request may find another one's work done, such as a token that is already
- * revoked or an id that is already taken, whose commit did not wait: the wait was cancelled, and its caller got 503.
- * The request that finds this makes a commit of its own. Once that is confirmed, so is everything before it in the log.
+ * A response may report only what the synchronous standbys have confirmed. A request's own commit waits for them; one
+ * that finds another's work done, whose wait may have been cancelled, makes a commit of its own: once that is
+ * confirmed, so is everything before it in the log (docs/operate/standbys.md).
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Confirm, Executor } from "./database.ts";
@@ -12,8 +11,7 @@ const message = sql`pg_logical_emit_message(true, 'confirm', ''::text)`;
 
 /**
  * An expression for the outermost select list of a statement that has nothing to change if another request has made the
- * change before. Unless the statement changes something, the expression writes a message to the log; so its commit
- * waits for the standbys in either case, and the other request's commit before it is confirmed with it.
+ * change before. Its commit waits for the standbys in either case.
  * @param isChanged whether the statement changes something
  */
 export const confirmUnless = (isChanged: SQL): SQL => sql`case when not ${isChanged} then ${message} end`;
@@ -27,9 +25,8 @@ export async function confirmCommit(tx: Executor): Promise<void> {
 }
 
 /**
- * Acts, and if the outcome rests on what another request has committed, makes a confirmed commit and acts once more.
- * For an act that only reads, or was refused and rolled back, so that no commit of its own waits. The first outcome
- * alone proves nothing after the commit either: that may be made at another primary, which lacks what was found.
+ * Acts, and if the outcome rests on what another request has committed, makes a confirmed commit and acts once more, as
+ * that commit may be made at another primary. For an act that only reads, or was refused and rolled back.
  * @param isFound whether the outcome rests on another request's commit
  * @returns the outcome of the last act; rejects with its error
  * @throws the error of `confirm` if the standbys do not confirm the commit
@@ -49,9 +46,8 @@ export async function confirmFound<T>(
 }
 
 /**
- * Creates a function that makes a confirmed commit. Calls while a commit is running share the next one, which begins
- * when the running one has ended. If the running one is not confirmed they get its error at once, as another commit
- * would only be waited for as long again.
+ * Creates a function that makes a confirmed commit. Calls while a commit is running share the next one, or get the
+ * error of the running one.
  */
 export function createConfirm(db: Executor): Confirm {
   let running: Promise<void> | undefined;

@@ -15,10 +15,7 @@ const reportedMs = 5_000;
 
 const measureEveryMs = 60_000;
 
-/**
- * Milliseconds by which the process's clock and the one that nobody sets may come apart before the database is asked:
- * the first was set, or the machine was suspended and the second stood still.
- */
+/** Milliseconds by which the process's clock and the monotonic one may come apart before the database is asked. */
 const apartMs = 1_000;
 const compareEveryMs = 1_000;
 

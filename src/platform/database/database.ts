@@ -38,9 +38,8 @@ export interface StandbyConnections {
 
 export interface OpenOptions {
   /**
-   * Whether a transaction that would have to wait for a lock is rolled back and run again, as one of a few. Others then
-   * find a connection, however many wait. It suits short transactions that lock first, and whose work changes nothing
-   * but the database. Unless set, a transaction waits where it is, and keeps its work.
+   * Whether a transaction that would have to wait for a lock is rolled back and run again, as one of a few, so that
+   * others find a connection. For short transactions whose work changes nothing but the database.
    */
   readonly rerunsWaiting?: boolean;
 }
@@ -50,9 +49,8 @@ export interface OpenDatabase {
   /** Runs everything. Each statement or transaction has a connection to itself, for which it may have to wait. */
   readonly db: Database;
   /**
-   * Runs look-ups: short statements that only read, and that many requests wait for. They have connections of their
-   * own, so that they never wait behind a statement that waits for a lock. A look-up that takes longer than a second is
-   * ended.
+   * Runs look-ups: short statements that only read. They have connections of their own, and never wait behind a
+   * statement that waits for a lock. One that takes longer than a second is ended.
    */
   readonly reads: Reads;
   /** Runs the statements by which a process keeps a lease or shows that it lives: they wait behind no other work. */

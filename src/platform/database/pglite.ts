@@ -9,17 +9,10 @@ import { isMigrated, type Migrations } from "./migrations/migrations.ts";
 import { runMigrations } from "./migrations/run-migrations.ts";
 import { inStatementSpan, inTransactionSpan } from "./sql/statement-spans.ts";
 
-/**
- * PostgreSQL's default of 128 MiB of buffers is memory that this process takes and never releases, for each
- * service. The tables of development mode fit in less; other pages are read from the file system's cache.
- */
+/** PostgreSQL's default of 128 MiB of buffers is memory that this process never releases. */
 const startParams = [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"];
 
-/**
- * V8 compiles a WebAssembly function once more, with its optimizing compiler, as soon as it has run a little. The
- * start alone makes that two processor seconds for functions that hardly run again; ten times V8's own budget
- * leaves it to those that stay busy.
- */
+/** By V8's own budget, a tenth of this, the start alone takes two processor seconds to optimize its functions. */
 const optimizeWhatStaysBusy = "--wasm-tiering-budget=130000000";
 
 /** Opens the embedded database in this directory, for this process alone. @throws DirectoryInUseError */

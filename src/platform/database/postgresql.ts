@@ -50,10 +50,7 @@ interface Timeouts {
 }
 
 const readTimeouts: Timeouts = { statement: 1_250, client: 1_500, wait: 1_500 };
-/**
- * The wait for a connection, also in parts, is shorter than any caller waits for its response, so that nothing is
- * written for a caller that has already received an error.
- */
+/** The wait, also in parts, is shorter than any caller's: nothing is written for one that has received an error. */
 const writeTimeouts: Timeouts = { statement: 5_000, client: 6_000, wait: 4_000 };
 /** They are short, as the primary can be asked instead of a standby. */
 const standbyTimeouts: Timeouts = { statement: 300, client: 400, wait: 100 };
@@ -62,10 +59,8 @@ const leaseTimeouts: Timeouts = { statement: 2_000, client: 3_000, wait: 3_000 }
 /** Connections to each standby. */
 const standbySize = 2;
 /**
- * Milliseconds that a single statement waits for a lock while it has one of the connections that all share. Then it is
- * run again as a transaction; the number of transactions is limited, and each statement text has one at a time. A
- * transaction waits no longer for each lock at first. Then it is rolled back and run again as one of those that are
- * known to wait.
+ * Milliseconds that a statement or transaction waits for a lock at first. Then it is rolled back and run again as one
+ * of a limited number that are known to wait, each statement text once at a time.
  */
 const lockTimeoutMs = 50;
 

@@ -13,9 +13,8 @@ const cancelRequestCode = 80_877_102;
 const timeoutMs = 2_000;
 
 /**
- * Asks PostgreSQL to cancel a connection's statement, over a new connection; PostgreSQL does not say whether it did. As
- * libpq does before version 17, it is sent in the clear: the key is good for nothing else, and for this connection
- * only.
+ * Asks PostgreSQL to cancel a connection's statement, over a new connection; it does not say whether it did. Sent in
+ * the clear, as by libpq before version 17: the key is good for nothing else.
  */
 export function requestCancel({ host, port }: Address, { pid, secret }: BackendKey): void {
   const request = Buffer.alloc(16);

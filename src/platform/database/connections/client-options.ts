@@ -6,11 +6,8 @@ import type { ClientOptions } from "./connection.ts";
 export type SessionParameters = Readonly<Record<string, string | number>>;
 
 /**
- * Where a machine or a network is lost, nobody closes the connection: after so many seconds of silence the server asks
- * the other end whether it is there, so many seconds later again, and gives the connection up when so many of these
- * questions were not answered. While something that the server has sent is not acknowledged, it asks nothing, and gives
- * up after so many milliseconds. By the defaults of the operating system that is after two hours, and after fifteen
- * minutes, in which the connection counts for `max_connections`.
+ * How soon the server gives up a connection whose other end is gone, in place of two hours: after 40 seconds of
+ * silence, or of something sent that is not acknowledged.
  */
 const keepalives = {
   tcp_keepalives_idle: 10,
@@ -60,8 +57,7 @@ export function clientOptions(
             // As in libpq: with a certificate authority, "require" checks the chain, but not the name.
             ...(ssl === "require" && { checkServerIdentity: () => undefined }),
           },
-    // Drizzle parses arrays by itself. And if the connection ends while the driver fetches the types, the driver
-    // throws an error that cannot be caught.
+    // Drizzle parses arrays. And where a connection ends meanwhile, the driver throws what cannot be caught.
     fetch_types: false,
     connection: { application_name: "gatepost", ...session },
   };

@@ -1,8 +1,7 @@
 /**
- * One connection to PostgreSQL, on a socket of our own. It is used until it ends, and is not made again. postgres.js
- * (3.4.9) would reconnect, and may lose statements when it loses a connection; so each connection has a client of its
- * own, and this class settles the statements in flight. Every statement has a deadline: a frozen server, or a network
- * that drops everything, sends nothing, and then only the client can end the connection.
+ * One connection to PostgreSQL, used until it ends, and not made again. Every statement has a deadline. postgres.js
+ * (3.4.9) would reconnect, and may lose statements when it loses a connection; so each connection has a client and a
+ * socket of its own, and this class settles the statements in flight.
  */
 import { connect, type Socket } from "node:net";
 import { drizzle } from "drizzle-orm/postgres-js";
@@ -28,8 +27,7 @@ export interface ConnectionOptions {
   readonly client: ClientOptions;
   /**
    * Whether statements are prepared once and run by their names, and sent without waiting for each other's responses.
-   * Both are impossible through a pooler in transaction mode. It gives the session to another client when a transaction
-   * has ended; if by then it has passed the first half of the next statement on, the response to that is lost.
+   * A pooler in transaction mode allows neither.
    */
   readonly prepare: boolean;
   /** Milliseconds that a statement may take before the connection is ended. They exceed the server's own limit. */
@@ -43,9 +41,7 @@ export interface ConnectionOptions {
    * rejects if the server is not one to use.
    */
   readonly check: (query: (text: string) => Promise<Result>) => Promise<ReplicationState | undefined>;
-  /**
-   * Whether an error of a statement raises doubts about the server: then the connection is ended. Absent: none does.
-   */
+  /** Whether an error of a statement raises doubts about the server: then the connection is ended. */
   readonly isDoubtful?: (error: unknown) => boolean;
 }
 
@@ -137,15 +133,12 @@ export class Connection {
     try {
       await this.#check(this.#options.connectTimeoutMs ?? 3_000);
     } catch (error) {
-      // Nothing else is in flight, and the refusal says more about the host than a lost connection would.
       this.destroy(error instanceof Error ? error : connectionLost("it could not be opened"));
       throw error;
     }
   }
 
-  /**
-   * Checks the server. If it does not respond soon, or is not one to use, the connection is ended, and this rejects.
-   */
+  /** Checks the server. If it does not respond in time, or is not one to use, the connection is ended; rejects. */
   async check(): Promise<void> {
     try {
       await this.#check(this.#options.checkTimeoutMs ?? checkTimeoutMs);
@@ -216,10 +209,12 @@ export class Connection {
     this.#onClose(this, error);
   }
 
-  /** Ends the connection as {@link destroy} does, and asks the server to cancel what is in flight. */
+  /**
+   * Ends the connection as {@link destroy} does, and asks the server to cancel what is in flight: it would let a commit
+   * wait for its standbys for ever.
+   */
   cancelAndDestroy(error: Error): void {
     if (this.#isClosed) return;
-    // PostgreSQL does not notice that nobody waits for a commit: it would wait for its standbys for ever.
     if (this.#backend) requestCancel(this.address, this.#backend);
     this.destroy(error);
   }
@@ -253,16 +248,13 @@ export class Connection {
     socket.once("connect", resolve).once("error", failed).once("close", lost);
     await promise;
     this.#isConnected = true;
-    // Node's own listeners remain. Through them a write after the other end has closed fails as a lost connection.
+    // Node's own listeners remain: through them a write to a closed end fails as a lost connection.
     socket.off("error", failed).off("close", lost);
     return socket;
   }
 }
 
-/**
- * Combines the errors of a host's addresses, if it has several and none could be connected to: Node's AggregateError
- * has no message, and the code of the first. The code is ECONNREFUSED only if each address has refused.
- */
+/** The errors of all addresses of a host as one. Its code is ECONNREFUSED only if each address has refused. */
 function inOneLine(error: Error): Error {
   if (!(error instanceof AggregateError)) return error;
   const message = error.errors.map((one) => (one instanceof Error ? one.message : String(one))).join("; ");

@@ -9,9 +9,8 @@ const shortestPauseMs = 50;
 const longestPauseMs = 1_000;
 
 /**
- * Makes the connections of a pool, one at a time: where PostgreSQL has none left, or is just starting, it is not
- * stormed. After a failure there is a pause before the next attempt. It grows, and its length is random, so that
- * many processes do not try at once.
+ * Makes the connections of a pool, one at a time, so that a PostgreSQL that is starting is not stormed. After a failure
+ * there is a pause before the next attempt, which grows, and whose length is random.
  */
 export class Connector {
   readonly #hosts: Hosts;

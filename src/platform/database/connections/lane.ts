@@ -1,8 +1,7 @@
 /**
- * A lane: the connections of a pool that do one kind of work. Work of one lane never waits behind that of another.
- * Who finds no free connection waits for one, first come, first served, for a limited time and in a limited number;
- * meanwhile the lane grows to its size. Connections that are not used are checked every few seconds, so that one
- * that has died is replaced before anybody meets it.
+ * A lane: the connections of a pool that do one kind of work. Work of one lane never waits behind that of another. Who
+ * finds no free connection waits for one, first come, first served, for a limited time and in a limited number;
+ * meanwhile the lane grows to its size. Connections that are not used are checked.
  */
 import { setTimeout } from "node:timers/promises";
 import { sqlState } from "../../base/database-errors.ts";
@@ -43,7 +42,7 @@ const quietMs = 1_000;
 const responsiveMs = 2_500;
 /** Milliseconds after which an unused connection is closed, except for the last one. */
 const idleMs = 60_000;
-/** Milliseconds after which a connection is replaced, so that load follows a changed address, and memory is freed. */
+/** Milliseconds after which a connection is replaced, so that load follows a changed address. */
 const defaultLifetimeMs = 45 * 60_000;
 /** Milliseconds that work in progress has to end when the lane is closed. */
 const closeMs = 5_000;

@@ -1,10 +1,7 @@
 /**
- * What must be true of the server at the other end of a connection:
- *
- * 1. The server is a primary. One that is being recovered has only what it has replayed, and not what was acknowledged
- *    since.
- * 2. Commits are on disk before they are acknowledged, and what waits for another transaction then sees its work,
- *    whatever defaults the database or the user has.
+ * What must be true of the server at the other end of a connection: it is a primary, commits are on disk before they
+ * are acknowledged, and what waits for another transaction then sees its work, whatever defaults the database or user
+ * has.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";

@@ -8,10 +8,7 @@ export type Query = (text: string, options?: QueryOptions) => Promise<Result>;
 export interface TransactionLimits {
   /** How long a statement waits for a lock. */
   readonly lock: number;
-  /**
-   * How long PostgreSQL waits for the next statement. Where the network has swallowed the connection, it is not told,
-   * and would keep the locks of the transaction until it gives the connection up.
-   */
+  /** How long PostgreSQL waits for the next statement, and then ends the session with its locks. */
   readonly idle: number;
 }
 

@@ -1,17 +1,11 @@
 /**
- * Chooses the primary among several hosts, by the replication states that they report:
+ * Chooses the primary among several hosts, by the replication states that they report (docs/operate/failover.md):
  *
- * 1. The primary is a server that takes writes on the newest timeline of the cluster. A promotion begins a new
- *    timeline, so an old primary that comes back, or was only cut off, writes a lower one and is outdated.
- * 2. The newest timeline is the highest that any server of the cluster is known to write or to follow, now or before.
- * 3. If several primaries write that timeline, which the cluster manager should prevent, the one that was used last is
- *    chosen, or else the first of the list.
- * 4. The choice is uncertain while a host that has not reported its state may be a newer primary. No primary is used
- *    then.
- * 5. The choice is certain all the same if a standby receives the newest timeline right now, and the primary has not
- *    been away: that standby would have followed a newer primary.
- * 6. Servers of another cluster are never used. If the cluster is not known yet, and the hosts belong to several, none
- *    of them is used.
+ * 1. The primary takes writes on the newest timeline that any server of the cluster is known to write or to follow. Of
+ *    several, the one that was used last is chosen, or else the first of the list.
+ * 2. The choice is uncertain, and none is used, while a host that has not reported its state may be a newer primary;
+ *    unless a standby receives the newest timeline right now, and the primary has not been away.
+ * 3. Servers of another cluster are never used, and none of several clusters before one has been used.
  */
 import type { ReplicationState } from "../connections/replication-state.ts";
 import type { Address } from "../settings.ts";
@@ -47,16 +41,14 @@ interface SilentHost {
 interface Probed {
   readonly found: readonly HostState[];
   readonly silent: readonly SilentHost[];
-  /** Hosts that were away a while ago. Meanwhile another may have been promoted, and their standbys not know it yet. */
+  /** Hosts that were away a while ago: meanwhile another may have been promoted. */
   readonly returned: ReadonlySet<Address>;
 }
 
 export interface Choice {
   /** Undefined if no host is the primary, or if it is uncertain which one is. */
   readonly primary: HostState | undefined;
-  /**
-   * The host that would be the primary if none of `possiblyNewer` is a newer one; undefined if the choice is certain.
-   */
+  /** The primary if none of `possiblyNewer` is a newer one; undefined if the choice is certain. */
   readonly uncertain: HostState | undefined;
   /** Silent hosts that may be a newer primary. */
   readonly possiblyNewer: readonly Address[];

@@ -1,7 +1,4 @@
-/**
- * Probes of hosts for their replication states. Probes of one host overlap, and some get their response late; the last
- * state that each host reported is kept.
- */
+/** Probes of hosts for their replication states. Those of one host may overlap; the last state of each is kept. */
 import { sqlState } from "../../base/database-errors.ts";
 import { codeOf } from "../../base/error-code.ts";
 import type { ReplicationState } from "../connections/replication-state.ts";
@@ -18,11 +15,7 @@ interface LastProbe {
   readonly state: ReplicationState | undefined;
 }
 
-/**
- * Probes of one host that searches may have in flight at a time. A search takes half a second at least where a host
- * hangs, and a probe two seconds at most: so a third probe waits for one and a half seconds at most, and mostly for
- * none.
- */
+/** Probes of one host that searches may have in flight at a time. */
 const maxOfSearches = 2;
 
 export class HostProbes {
@@ -59,8 +52,7 @@ export class HostProbes {
   }
 
   /**
-   * Probes a host for a search, once fewer than two earlier probes of searches are in flight. Their results do not
-   * count for this search, as they may be older than it. Never rejects.
+   * Probes a host for a search, once fewer than two earlier probes of searches are in flight. Never rejects.
    * @param isOver aborted when the search no longer waits
    * @returns undefined if the search is over before the probe begins
    */
@@ -84,7 +76,7 @@ export class HostProbes {
     return last && last.probedAt > since ? last.state : undefined;
   }
 
-  /** Records that the host is away, which was noticed by other means than a probe. */
+  /** Records that the host is away. */
   recordAway(address: Address): void {
     this.#remember(address, { state: undefined, probedAt: performance.now() });
   }
@@ -99,9 +91,8 @@ const awayCodes =
   /^(ECONNREFUSED|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|CONNECT_TIMEOUT)$/;
 
 /**
- * Whether the error shows that this process gets no connection to the host. A search does not wait for such a host, as
- * a machine that is gone for good would keep it waiting for ever. Other processes may reach the host all the same.
- * SQLSTATE 57P03 comes from a server that is starting, and from one that shuts down and lets its sessions go on.
+ * Whether the error shows that this process gets no connection to the host; others may. SQLSTATE 57P03 comes from a
+ * server that is starting, and from one that shuts down and lets its sessions go on.
  */
 export function isAway(error: unknown): boolean {
   return sqlState(error) === "57P03" || awayCodes.test(codeOf(error) ?? "");

@@ -3,10 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 
 /** Milliseconds between the beginnings of two probes, a twentieth more or less. */
 const periodMs = 1_000;
-/**
- * Probes in flight, at most. A probe takes two seconds at most. With two in flight the next one begins when the first
- * of them ends, which is at most 1.05 seconds after the second began: so a third would find out nothing sooner.
- */
+/** Probes in flight, at most. One takes two seconds at most, so a third would find out nothing sooner. */
 const maxInFlight = 2;
 
 export class PeriodicProbe {

@@ -1,14 +1,7 @@
 /**
- * The primary among several hosts, any of which may become it:
- *
- * 1. New connections go to the host that the last search found.
- * 2. A search begins when a connection to that host fails, when a newer timeline becomes known, or when a statement
- *    raises doubts. It probes all hosts at once, and choose-primary.ts decides by the states that they report.
- * 3. Connections to any other host, and those that began on an older timeline, are ended as soon as that is known.
- * 4. While connections are open, the other hosts are probed all the time: a primary that has been replaced may go on as
- *    if nothing had happened.
- * 5. A new primary is not used before every process has had the time to leave the old one (`leaveMs`). Otherwise what
- *    is acknowledged at the new primary could be missing at the old one, which another process still reads.
+ * The primary among several hosts, any of which may become it (docs/operate/failover.md). New connections go to the
+ * host that the last search found. A search probes all hosts at once, and choose-primary.ts decides by the states that
+ * they report. Connections to any other host, and those that began on an older timeline, are ended.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { sqlState } from "../../base/database-errors.ts";
@@ -33,16 +26,12 @@ import { PeriodicProbe } from "./periodic-probe.ts";
 import { readReplicationState } from "./read-replication-state.ts";
 import type { Timelines } from "./timelines.ts";
 
-/**
- * Milliseconds that a search waits for the other hosts once one has reported its state, so that a host that hangs does
- * not hold the search up. A search waits longer if such a host may be a newer primary.
- */
+/** Milliseconds that a search waits for the other hosts once one has reported its state. */
 const otherHostsMs = 500;
 /** Milliseconds between two searches in the background. */
 const searchPauseMs = 500;
 /**
- * Milliseconds after which every process that reaches a new primary has left the old one. It finds out by its next
- * probe, which begins within 1.05 seconds (periodic-probe.ts) and takes two seconds at most.
+ * Milliseconds after which every process that reaches a new primary has left the old one: 1.05 s, and a probe of 2 s.
  */
 const leaveMs = 3_250;
 /** The timeline of a cluster in which no standby was ever promoted. */
@@ -52,7 +41,7 @@ const readOnlyPauseMs = 5_000;
 
 interface Dependencies {
   readonly hosts: readonly Address[];
-  /** The timelines that this process knows of. Pools of one process share them, and each adds what it finds out. */
+  /** The timelines that this process knows of. */
   readonly timelines: Timelines;
   /** Reads a host's state, on a connection of its own; it takes two seconds at most. */
   readonly readState: (address: Address) => Promise<ReplicationState>;
@@ -80,10 +69,7 @@ export class Primary implements Hosts {
   #last: Address | undefined;
   /** When a search last found it, by performance.now(). */
   #foundAt = 0;
-  /**
-   * Hosts to which no connection could be made, or whose connection was lost, since the last successful search began;
-   * each with the moment, by performance.now().
-   */
+  /** Hosts that were away since the last successful search began; each with the moment, by performance.now(). */
   readonly #away = new Map<Address, number>();
   /** Until when a read-only transaction raises no doubts, by performance.now(). */
   #readOnlyUntil = 0;
@@ -132,10 +118,7 @@ export class Primary implements Hosts {
     return state;
   }
 
-  /**
-   * Two errors raise doubts: the server takes no writes, or no standby confirms its commits, perhaps because the
-   * standbys follow another primary.
-   */
+  /** Two errors raise doubts: the server takes no writes, or no standby confirms its commits. */
   isDoubtful(error: unknown): boolean {
     if (codeOf(error) === "CONNECTION_UNCONFIRMED") return true;
     if (sqlState(error) !== "25006") return false;
@@ -151,7 +134,6 @@ export class Primary implements Hosts {
     this.#connections.add(connection);
     this.#timelines.subscribe(this.#leaveOutdated);
     this.#leaveOutdated();
-    // They look for a primary of a later timeline. Each host has its own, so that one that hangs delays no other.
     for (const probe of this.#periodicProbes) void probe.start();
   }
 
@@ -162,15 +144,13 @@ export class Primary implements Hosts {
       this.#away.set(connection.address, performance.now());
       this.#probes.recordAway(connection.address);
     }
-    // 53300 says that the server has no connection left, so it is there. If none of ours is open, though, the hosts are
-    // not probed, and only a search finds a successor.
+    // 53300: the server is there, and has no connection left. If none of ours is open, only a search finds a successor.
     const isThere = sqlState(error) === "53300" && this.#connections.size > 0;
     if (error && connection.address === this.#last && !isThere) this.#doubt();
   }
 
   #doubt(): void {
     this.#doubts += 1;
-    // A pool whose connections are open calls locate() for no new one, so it would not search.
     void this.#searchUntilFound();
   }
 
@@ -214,9 +194,8 @@ export class Primary implements Hosts {
   }
 
   /**
-   * Probes all hosts, and chooses by their states. First it waits until each has a result, or for half a second after
-   * the first has reported its state. If the choice is uncertain then, it waits for the results of the others, too. The
-   * probes go on after a search: a primary that always responds late is found by what it reported to an earlier search.
+   * Probes all hosts, and chooses by their states, half a second after the first of them; if the choice is uncertain
+   * then, once all have a result.
    */
   async #probeAll(): Promise<{ readonly results: ProbeResults; readonly choice: Choice }> {
     const results = new Map<Address, ProbeResult>();
@@ -251,26 +230,18 @@ export class Primary implements Hosts {
     const silent = hosts
       .filter(({ result }) => !result || ("error" in result && !isAway(result.error)))
       .map(({ address }) => ({ address, lastState: this.#probes.lastState(address) }));
-    // Once every host has a result, a standby makes the choice certain also for a host that was away. Otherwise another
-    // host that hangs for ever would keep that one from being used for ever.
+    // Once every host has a result, a standby makes the choice certain also for a host that was away.
     const returned = results.size < this.#hosts.length ? new Set(this.#away.keys()) : new Set<Address>();
     return choosePrimary({ found, silent, returned }, this.#known, this.#last);
   }
 
-  /**
-   * The state of a host that reported to be a primary after the last search found one. Each connection to it checks
-   * that again.
-   */
+  /** The state of a host that reported to be a primary after the last search found one. */
   #lateResponse(address: Address): HostState | undefined {
     const state = this.#probes.lastState(address, this.#foundAt);
     return state?.timeline === undefined ? undefined : { address, state };
   }
 
-  /**
-   * Waits until no process uses a primary before this one. Any host may be that old primary, also one that this process
-   * does not reach, as other processes may reach it. Only the results of this search count: a host that refused
-   * connections before may be back.
-   */
+  /** Waits until no process uses a primary before this one. Only the results of this search prove that none does. */
   async #othersHaveLeft(results: ProbeResults, { address, state }: HostState): Promise<void> {
     const { cluster, timeline = 0 } = state;
     const isInUse = address === this.#last && timeline === this.#timeline;
@@ -298,8 +269,7 @@ export class Primary implements Hosts {
     for (const connection of [...this.#connections]) {
       const { address, replicationState } = connection;
       if (address === this.#last && replicationState?.timeline === newest) continue;
-      // A cancelled commit no longer waits for the standbys and becomes visible, though nobody has confirmed it. Other
-      // processes, which may still be connected here, would see it and report it.
+      // A cancelled commit would become visible to processes that are still connected, though nobody has confirmed it.
       connection.destroyWithoutCancel(connectionLost("another server is the primary now"));
     }
     if (newest > this.#timeline && !this.#isInDoubt) this.#doubt();

@@ -1,7 +1,4 @@
-/**
- * The highest timeline of each cluster that a process knows of, from any of its pools. Each promotion begins a higher
- * timeline, and from then on a server that writes a lower one is no longer the primary.
- */
+/** The highest timeline of each cluster that a process knows of, from any of its pools. */
 export class Timelines {
   readonly #highest = new Map<string, number>();
   readonly #firstKnownAt = new Map<string, number>();

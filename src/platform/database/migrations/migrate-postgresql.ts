@@ -27,13 +27,10 @@ export const startAnew = "create an empty database, name it by DB_NAME, and run 
 const migrationLock = 7_214_033;
 /** Milliseconds between two attempts to get that lock. */
 const migrationLockRetryMs = 100;
-/**
- * Milliseconds between two queries for the process that has it. They are fewer, as they read all locks of the server.
- */
+/** Milliseconds between two queries for the process that has it, which read all locks of the server. */
 const migrationHolderMs = 5_000;
 /**
- * Milliseconds that a statement of a migration waits for a lock. Later statements wait behind it, even those that would
- * not conflict with the lock that it waits for, so it has to give up before they do. It waits for longer than the
+ * Milliseconds that a statement of a migration waits for a lock, while later statements wait behind it. Longer than the
  * server's deadlock_timeout (1 s), after which PostgreSQL cancels an autovacuum that has the lock.
  */
 const migrationLockTimeoutMs = 1_100;
@@ -124,8 +121,8 @@ async function grantPrivileges(
 }
 
 /**
- * Waits until no other process migrates, by trying again and again. A statement that waited for the advisory lock would
- * be in the way of the other process: building an index concurrently waits for every statement that began before.
+ * Waits until no other process migrates, by trying again and again: the building of an index waits for every statement
+ * that began before it, and so would for one that waits for the advisory lock.
  */
 async function becomeTheOnlyOne(db: PostgresJsDatabase, report?: (message: string) => void): Promise<void> {
   const taken = selection({ isTaken: computed(boolean, sql`pg_try_advisory_lock(${migrationLock})`) });

@@ -1,8 +1,7 @@
 /**
- * Look-ups of many requests, gathered into few queries. The query for a key always starts after the look-up
- * was requested, so a result is never older than its request. This lets strict revocation cost a share of a
- * query instead of a whole one. Writes of many requests are gathered in the same way. While a query runs, new
- * look-ups wait for its end to share the next query, unless there are enough for one or the running query takes long.
+ * Look-ups (or writes) of many requests, gathered into few queries. The query for a key always starts after the look-up
+ * was requested, so a result is never older than its request. While a query runs, new look-ups wait for its end to
+ * share the next query, unless there are enough for one or the running query takes long.
  */
 import { unavailable } from "../../base/errors.ts";
 import { currentSpan, isSampled, type Span } from "../../base/tracing.ts";
@@ -29,10 +28,7 @@ interface Batch<K, V> {
   readonly result: PromiseWithResolvers<ReadonlyMap<K, V>>;
 }
 
-/**
- * Milliseconds that keys wait for the running query, at most. One query for all waiting keys costs less than two for
- * half of them each; with a database that is too far away to respond sooner, a look-up is delayed no more than this.
- */
+/** Milliseconds that keys wait for the running query, at most. */
 const maxWaitMs = 2;
 
 /** Requests for which a batch makes spans. Any number may ask for the same key. */

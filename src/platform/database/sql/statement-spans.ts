@@ -58,9 +58,8 @@ function inDatabaseSpan<T>(
 }
 
 /**
- * Does what requests share. It is a part of the first one's trace, which is recorded like those of the others: so it is
- * seen, whatever share of the traces is. Each of the others has a span that links to it, for as long as it takes, and
- * which fails as it does.
+ * Does what requests share, as a part of the first one's trace. Each of the others has a span that links to it, for as
+ * long as it takes, and which fails as it does.
  * @param requests spans of those that are recorded
  * @param keys how many things are asked for
  */

@@ -171,18 +171,16 @@ class FilledStatement extends SQL {
 }
 
 /**
- * The items of a parameter that is an array of texts, for `from`. PostgreSQL plans a prepared statement once only if
- * that plan seems as cheap as one for the values at hand. For an array of few items such a plan seems cheaper, so it
- * would be made each time, which takes longer than the look-up itself; from a subquery no plan knows their number.
+ * The items of a parameter that is an array of texts, for `from`. From a subquery, as no plan knows their number there:
+ * otherwise PostgreSQL would plan a prepared statement anew each time, which takes longer than the look-up.
  */
 export function arrayItems(texts: SQLWrapper): SQL {
   return sql`unnest((select ${texts}::text[]))`;
 }
 
 /**
- * Whether a column has one of the values that a query selects. The query runs once. With `in`, PostgreSQL may run it
- * again for each row, and does so where its statistics say that the table is empty, although rows were inserted since.
- * A statement that was to remove 1,000 of 12,000 rows then took nine seconds, and removed more than its limit.
+ * Whether a column has one of the values that a query selects. The query runs once; with `in`, PostgreSQL may run it
+ * for each row, so that a limit in it does not hold.
  * @param value a column that comes first in each index that contains it. PostgreSQL may choose any of these indexes,
  *   and where the column does not come first, it reads the whole index for each value
  */
@@ -191,9 +189,8 @@ export function isAmong(value: SQLWrapper, query: SQL): SQL {
 }
 
 /**
- * Where a row is. By this, {@link isAmong} finds the rows of a table whose key has two columns. The query must lock
- * them. It does not find a row that was updated after the statement began and before the row was locked: a later
- * statement has to. So if fewer rows are found than the limit of the query, more may be left.
+ * Where a row is, for {@link isAmong} with a key of two columns. The query must lock the rows. One that was updated
+ * after the statement began is not found: so if fewer rows are found than the limit of the query, more may be left.
  */
 export const place: SQL = sql`ctid`;
 

@@ -1,7 +1,4 @@
-/**
- * Waits until servers show a beat. A host is looked at once at a time, however many beats are waited for: a standby
- * that lags is asked a hundred times a second, and not as often for each ending.
- */
+/** Waits until servers show a beat. A host is looked at once at a time, however many beats are waited for. */
 import { pause } from "../../base/loop.ts";
 import type { Evidence } from "./leases.ts";
 

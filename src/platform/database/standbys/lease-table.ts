@@ -1,9 +1,6 @@
 import { bigint, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
 
-/**
- * The processes that may read from standbys, in a service's PostgreSQL schema: see leases.ts. A row holds no time, as
- * no two machines agree on it.
- */
+/** The processes that may read from standbys, in a service's PostgreSQL schema: see leases.ts. */
 export function leaseTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table("read_leases", {
     /** Made at its start. */

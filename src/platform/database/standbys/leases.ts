@@ -1,9 +1,7 @@
 /**
- * When a process may rely on what a standby says: while its lease of that standby runs. docs/operate/standbys.md has
- * the argument why no lease outlives an acknowledged change. In short: a process beats, which is a commit on the
- * primary, and each statement on a standby also says which beat of this process the standby has. What was committed
- * before the process sent that beat is there too, so the lease runs for a fixed time from then. Whoever has to know
- * that nobody relies on an older state either sees its own beat at the standby, or waits for longer than that time.
+ * When a process may rely on what a standby says: while its lease of that standby runs, for a fixed time since it sent
+ * the newest beat (a commit on the primary) that the standby has. docs/operate/standbys.md says why no lease outlives
+ * an acknowledged change.
  */
 
 /** Milliseconds that a lease runs from the moment at which its beat was sent. The same in every process. */
@@ -22,10 +20,7 @@ export interface Moment {
 
 export const currentMoment = (): Moment => ({ monotonicMs: performance.now(), wallMs: Date.now() });
 
-/**
- * Milliseconds that have passed, and never fewer: where the machine was suspended, the first clock may have stood
- * still, and the second tells. A time of day that was set can only make it more.
- */
+/** Milliseconds that have passed, and never fewer: the first clock may stand still while the machine is suspended. */
 function elapsedMs(from: Moment, to: Moment): number {
   return Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs);
 }

@@ -15,9 +15,8 @@ import { longestLeaseMs } from "./leases.ts";
 import { SeenBeats } from "./seen-beats.ts";
 
 /**
- * Milliseconds for which a row that does not change may still have leases. A beat is visible here only once the
- * synchronous standbys have it, and they may have it later than an ending that was committed after it. Leases may run
- * from such a beat if it was sent while one still ran from the beat that is visible, so for twice the longest lease.
+ * Milliseconds for which a row that does not change may still have leases: a later beat may be confirmed and not
+ * visible yet, if it was sent while a lease still ran from the beat that is visible.
  */
 const silentMs = 2 * longestLeaseMs;
 
@@ -53,7 +52,7 @@ export function createOtherLeases({ db, table }: Dependencies): () => Promise<vo
     return found.length > seen.unchangedFor(silentMs).length ? longestLeaseMs : 0;
   }
 
-  // Endings that come meanwhile share the next look: one that began before an ending may not show all of its leases.
+  // Endings that come meanwhile share the next look.
   const look = batched<"rows", number>({
     load: async () => new Map([["rows", await waitForLeases()]]),
     maxQueries: 1,

@@ -21,8 +21,8 @@ const beatMs = 400;
 /** Milliseconds after which a standby that was never read from is reported. */
 const neverReadMs = 5_000;
 /**
- * Milliseconds without a beat after which the row of another process is removed, as it has ended. One that was only held
- * up makes its row anew, and none of its leases is as old as that.
+ * Milliseconds without a beat after which the row of another process is removed, as it has ended. One that was only
+ * held up makes its row anew, and none of its leases is as old as that.
  */
 const goneMs = 30_000;
 
@@ -66,7 +66,7 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
   const held = names(table, "held");
   const fields: EvidenceFields = {
     server: serverStart,
-    // A standby that starts itself anew after a crash may show an older state than before, and is the same server.
+    // A standby that restarts itself after a crash may show an older state than before, as the same server.
     isStandby: computed(boolean, sql`pg_is_in_recovery() and current_setting('restart_after_crash') = 'off'`),
     beat: computed(
       nullable(number),
@@ -103,7 +103,6 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
     return { ...beat, servers: [...beat.servers, ...theirs.flatMap(({ servers }) => servers)] };
   }
 
-  // Calls that need a beat share the next one that is sent, and the wait for the standbys.
   const nextBeat = batched<"beat", { settled: () => Promise<void> }>({
     load: async () => {
       const beat = await sendBeat();
