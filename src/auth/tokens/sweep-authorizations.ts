@@ -6,7 +6,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { isAmong, place } from "../../platform/database/sql/statements.ts";
+import { ctid, isAmong } from "../../platform/database/sql/statements.ts";
 import { inBatches, limit } from "../batches.ts";
 import { isDisabledForGood } from "../clients/client-repository.ts";
 import { AuthEvents, reasonNameOf, recordEvent } from "../events.ts";
@@ -76,7 +76,7 @@ const sweepClients = markAndRecord(
 );
 
 /**
- * The statement that ends an identity's sweep, for as many identities. Endings are found by their place, and none that
+ * The statement that ends an identity's sweep, for as many identities. Endings are found by their ctid, and none that
  * is chosen here or below is missed: whatever updates an ending makes it one that is not chosen.
  */
 const finishSweeps = (() => {
@@ -85,7 +85,7 @@ const finishSweeps = (() => {
     select e.ctid from ${identityEndings} e where ${ending.sweptAt} is null and ${leftToMark} is null
     ${limit} for update skip locked`;
   return sql`
-    update ${identityEndings} set ${set.sweptAt} = clock_timestamp() where ${isAmong(place, swept)} returning 1 as one`;
+    update ${identityEndings} set ${set.sweptAt} = clock_timestamp() where ${isAmong(ctid, swept)} returning 1 as one`;
 })();
 
 /**
@@ -121,7 +121,7 @@ const kept = names(identityEndings);
 /** Endings whose sweep is long over, and that some (`is not null`) or no (`is null`) authorization still needs. */
 const sweptLongAgo = (which: SQL) =>
   isAmong(
-    place,
+    ctid,
     sql`
     select e.ctid from ${identityEndings} e
     where ${ending.sweptAt} < (select clock_timestamp() - ${keptHours}::int * interval '1 hour') and ${leftToMark} ${which}

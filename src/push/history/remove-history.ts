@@ -8,8 +8,8 @@ import { names } from "../../platform/database/sql/names.ts";
 import { boolean, integer, listOf, nullable } from "../../platform/database/sql/readers.ts";
 import {
   computed,
+  ctid,
   isAmong,
-  place,
   rowCount,
   rows,
   selection,
@@ -187,10 +187,10 @@ async function removeBatch(
     removal,
     sql`
       with chosen as (
-        select ${place} as chosen_place from ${table} where ${notificationId} < ${oldestKept}::uuid
+        select ${ctid} as chosen_ctid from ${table} where ${notificationId} < ${oldestKept}::uuid
         order by ${notificationId} nulls first limit ${rowBatch} for update skip locked
       ), removed as (
-        delete from ${table} where ${isAmong(place, sql`select chosen_place from chosen`)} returning 1
+        delete from ${table} where ${isAmong(ctid, sql`select chosen_ctid from chosen`)} returning 1
       )
       select ${removal}`,
   );

@@ -192,7 +192,7 @@ export function isAmong(value: SQLWrapper, query: SQL): SQL {
  * Where a row is, for {@link isAmong} with a key of two columns. The query must lock the rows. One that was updated
  * after the statement began is not found: so if fewer rows are found than the limit of the query, more may be left.
  */
-export const place: SQL = sql`ctid`;
+export const ctid: SQL = sql`ctid`;
 
 /** The text of a member of a JSON object; null where the object has none. */
 export function jsonMember<T extends object>(object: Field<T>, member: keyof T & string): SQL {
