@@ -80,19 +80,9 @@ export interface OpenDatabase {
    * @throws SettingsError if the user is any of that; another error if the database does not respond
    */
   requireOrdinaryUser(): Promise<void>;
-  /**
-   * Runs a text of several statements without parameters; it may contain `begin` and `commit`.
-   * @returns the rows of all statements
-   */
-  script(text: string): Promise<Record<string, unknown>[]>;
   /** Whether the database, a primary, responds within two seconds. Never rejects. */
   isReachable(): Promise<boolean>;
   close(): Promise<void>;
-}
-
-/** A database that also runs a text of several statements. */
-export interface ScriptedDatabase extends Pick<OpenDatabase, "script"> {
-  readonly db: Database;
 }
 
 /** Milliseconds in which a reachable database must respond. */

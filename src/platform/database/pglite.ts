@@ -25,7 +25,6 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     throw error;
   });
   const db = drizzle({ client: traced(client) });
-  const script = async (text: string) => (await client.exec(text)).flatMap(({ rows }) => rows);
   const startAnew = `delete ${dataDir}, and start again`;
   return {
     db,
@@ -36,14 +35,10 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     // It has no standbys.
     confirm: async () => undefined,
     description: `embedded PostgreSQL in ${dataDir}`,
-    migrate: async (report) => {
-      await runMigrations(db, migrations, startAnew, report);
-      for (const library of migrations.librarySchemas ?? []) await library.migrate({ db, script });
-    },
+    migrate: (report) => runMigrations(db, migrations, startAnew, report),
     isMigrated: () => isMigrated(db, migrations, startAnew),
     // Its only user is a superuser, and is never used in production.
     requireOrdinaryUser: async () => undefined,
-    script,
     isReachable: () => isReachable(() => db.execute(sql`select 1`).then(() => true)),
     close: () => client.close().finally(release),
   };

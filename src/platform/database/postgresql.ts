@@ -25,7 +25,6 @@ import { checkResponds, checkSession } from "./connections/session.ts";
 import {
   defaultLimits,
   type Query,
-  runScript,
   runTransaction,
   type TransactionLimits,
 } from "./connections/transaction.ts";
@@ -126,7 +125,6 @@ export function openPostgresql(
     migrate: (report) => outage.noting(() => migrateAsOwner(settings, migrations, report)),
     isMigrated: () => isMigrated(db, migrations, startAnew),
     requireOrdinaryUser: () => requireOrdinaryUser(db, migrations),
-    script: (text) => writes.use((connection) => runScript(connection, text), true),
     isReachable: () =>
       isReachable(() =>
         outage.noting(async () => {

@@ -1,4 +1,4 @@
-/** Runs transactions and scripts, each as a whole on one connection. */
+/** Runs transactions, each as a whole on one connection. */
 import { type Connection, connectionLost, type QueryOptions, type Result } from "./connection.ts";
 
 /** Runs a statement in the transaction. */
@@ -36,24 +36,6 @@ export async function runTransaction<T>(
     await rollBack(connection);
     throw error;
   }
-}
-
-/**
- * Runs a text of several statements; a transaction that it has begun is rolled back if one of them fails.
- * @returns the rows of all statements
- */
-export async function runScript(connection: Connection, text: string): Promise<Record<string, unknown>[]> {
-  try {
-    const results = await connection.query(text, { isScript: true });
-    return results.flat().filter(isRow);
-  } catch (error) {
-    await rollBack(connection);
-    throw error;
-  }
-}
-
-function isRow(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null;
 }
 
 /** Leaves no transaction open, as the connection is used by others next. */

@@ -8,7 +8,7 @@ import type { Connection, ConnectionOptions } from "../connections/connection.ts
 import { Connector } from "../connections/connector.ts";
 import { drizzleOver } from "../connections/drizzle-over.ts";
 import { checkResponds } from "../connections/session.ts";
-import { runScript, runTransaction } from "../connections/transaction.ts";
+import { runTransaction } from "../connections/transaction.ts";
 import type { Executor } from "../database.ts";
 import { openHosts } from "../failover/open-hosts.ts";
 import type { Address, DatabaseSettings } from "../settings.ts";
@@ -52,21 +52,16 @@ export async function migrateAsOwner(
     (text, options) => connection.query(text, options),
     (work) => runTransaction(connection, work, { lock: migrationLockTimeoutMs, idle: 0 }),
   );
-  // A library's script may set a longer lock timeout.
-  const limits = /\bset local lock_timeout = \d+/gi;
-  const script = (text: string) =>
-    runScript(connection, text.replace(limits, `set local lock_timeout = ${migrationLockTimeoutMs}`));
-  const libraries = migrations.librarySchemas ?? [];
-  const schemas = [migrations.schema, ...libraries.map(({ schema }) => schema)];
   try {
     await checkForClient(db);
     await becomeTheOnlyOne(db, report);
     await runMigrations(db, migrations, startAnew, report);
-    for (const library of libraries) await library.migrate({ db, script });
-    await grantPrivileges(db, schemas, settings.user);
+    await grantPrivileges(db, migrations.schema, settings.user);
   } catch (error) {
     if (sqlState(error) !== "55P03") throw error;
-    throw new MigrationBlockedError(await whoHoldsLocks(db, ["migrations", ...schemas]), { cause: error });
+    throw new MigrationBlockedError(await whoHoldsLocks(db, ["migrations", migrations.schema]), {
+      cause: error,
+    });
   } finally {
     await connection.terminate();
   }
@@ -104,20 +99,14 @@ export async function checkForClient(db: Executor, interval = "10s"): Promise<vo
   }
 }
 
-/** Grants the ordinary user what it needs on the schemas, and reading the histories of migrations. */
-async function grantPrivileges(
-  db: PostgresJsDatabase,
-  schemas: readonly string[],
-  ordinaryUser: string,
-): Promise<void> {
-  const user = sql.identifier(ordinaryUser);
+/** Grants the ordinary user what it needs on the schema, and reading the histories of migrations. */
+async function grantPrivileges(db: PostgresJsDatabase, name: string, ordinaryUser: string): Promise<void> {
+  const [schema, user] = [sql.identifier(name), sql.identifier(ordinaryUser)];
   await db.execute(sql`grant usage on schema migrations to ${user}`);
   await db.execute(sql`grant select on all tables in schema migrations to ${user}`);
-  for (const schema of schemas.map((name) => sql.identifier(name))) {
-    await db.execute(sql`grant usage on schema ${schema} to ${user}`);
-    await db.execute(sql`grant select, insert, update, delete on all tables in schema ${schema} to ${user}`);
-    await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
-  }
+  await db.execute(sql`grant usage on schema ${schema} to ${user}`);
+  await db.execute(sql`grant select, insert, update, delete on all tables in schema ${schema} to ${user}`);
+  await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
 }
 
 /**

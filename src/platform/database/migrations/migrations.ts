@@ -9,23 +9,12 @@ import { max, min } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import { bigint, pgSchema, serial, text } from "drizzle-orm/pg-core";
 import { endedConnection, sqlState } from "../../base/database-errors.ts";
-import type { Database, OpenDatabase, ScriptedDatabase } from "../database.ts";
-
-/** A PostgreSQL schema whose tables a library creates and owns, such as that of a job queue. */
-export interface LibrarySchema {
-  readonly schema: string;
-  /** Creates or updates the tables, as the migration user. One process at a time; can be run again. */
-  migrate(owner: ScriptedDatabase): Promise<void>;
-  /** Whether everything that `migrate` creates exists; rejects if the schema is missing. Runs as the ordinary user. */
-  isMigrated(db: Database): Promise<boolean>;
-}
+import type { Database, OpenDatabase } from "../database.ts";
 
 /** One service's migrations: its PostgreSQL schema, and the folder of its history. */
 export interface Migrations {
   readonly schema: string;
   readonly folder: URL;
-  /** Migrated after the service's own schema; none unless given. */
-  readonly librarySchemas?: readonly LibrarySchema[];
 }
 
 /** A migration needs a table that another session has locked. It has changed nothing, and can be run again. */
@@ -138,11 +127,7 @@ export async function newestRun(db: Database, migrations: Migrations, startAnew:
 export async function isMigrated(db: Database, migrations: Migrations, startAnew: string): Promise<boolean> {
   const newest = allMigrations(migrations).at(-1)?.createdAt ?? 0;
   try {
-    if ((await newestRun(db, migrations, startAnew)) < newest) return false;
-    for (const library of migrations.librarySchemas ?? []) {
-      if (!(await library.isMigrated(db))) return false;
-    }
-    return true;
+    return (await newestRun(db, migrations, startAnew)) >= newest;
   } catch (error) {
     // undefined_table, invalid_schema_name or insufficient_privilege mean that there is no history yet. A user who may
     // not connect gets insufficient_privilege, too.

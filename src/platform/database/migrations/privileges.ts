@@ -4,7 +4,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { SettingsError } from "../../settings/settings.ts";
-import { arrayLiteral, type Executor } from "../database.ts";
+import type { Executor } from "../database.ts";
 import { databaseTable } from "../settings.ts";
 import { boolean, nullable, text } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
@@ -12,15 +12,11 @@ import type { Migrations } from "./migrations.ts";
 
 /**
  * Checks that the user of these connections is neither a superuser, nor may create roles, nor owns the database or the
- * service's schemas or tables.
+ * service's schema or tables.
  * @throws SettingsError if it is; another error if the database does not respond
  */
-export async function requireOrdinaryUser(
-  db: Executor,
-  { schema, librarySchemas = [] }: Migrations,
-): Promise<void> {
-  const schemas = arrayLiteral([schema, ...librarySchemas.map((library) => library.schema)]);
-  const isOurs = sql`nspname = any(${schemas}::text[])`;
+export async function requireOrdinaryUser(db: Executor, { schema }: Migrations): Promise<void> {
+  const isOurs = sql`nspname = ${schema}`;
   // A member of a role may do all that the role may.
   const canBecome = (attribute: SQL) =>
     sql`exists (select from pg_roles where ${attribute} and pg_has_role(oid, 'MEMBER'))`;

@@ -44,7 +44,7 @@ describe.runIf(binaries !== undefined)("a password that PostgreSQL keeps for", (
       const refused = (error: { code?: string; cause?: { code?: string } }) =>
         (error.cause?.code ?? error.code) !== "28P01";
       return await Promise.all([
-        database.script("select 1").then(() => true, refused),
+        database.db.execute("select 1").then(() => true, refused),
         // It may not migrate, but is let in to be told so.
         database.migrate().then(() => true, refused),
       ]);

@@ -26,12 +26,13 @@ beforeEach(async () => {
   holder = await createMigratedServiceDatabase("PGlite", authMigrations);
   database = await holder.open();
   // The primary says that it is a standby, so that it is one which shows each commit at once.
-  await database.script(`
-    create schema standby;
-    create function standby.pg_is_in_recovery() returns boolean language sql return true;
-    create function standby.current_setting(text) returns text language sql return 'off';
-    grant usage on schema standby to public;
-  `);
+  for (const statement of [
+    "create schema standby",
+    "create function standby.pg_is_in_recovery() returns boolean language sql return true",
+    "create function standby.current_setting(text) returns text language sql return 'off'",
+    "grant usage on schema standby to public",
+  ])
+    await database.db.execute(statement);
   await database.db.execute(sql`set search_path = standby, pg_catalog`);
 });
 
@@ -110,10 +111,10 @@ test("a process that comes back after its row was removed is not believed before
 
 test("a standby that still shows the removed row is not believed", async () => {
   const { held, last } = await heldUp();
-  await database.script("create table public.shown as select * from auth.read_leases");
+  await database.db.execute("create table public.shown as select * from auth.read_leases");
   vi.advanceTimersByTime(goneMs);
   await waitFor(async () => expect(await held.beat()).toBe(-1));
-  await database.script("insert into auth.read_leases select * from public.shown on conflict do nothing");
+  await database.db.execute("insert into auth.read_leases select * from public.shown on conflict do nothing");
   expect(await held.beat()).toBe(last);
   expect(await held.believes()).toBe(false);
 });
