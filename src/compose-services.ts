@@ -2,12 +2,10 @@
  * Creates the services that the settings name, and connects them: if both run in one process, the push service
  * receives the auth service's events. A service is loaded only if it runs.
  */
-import { setTimeout } from "node:timers/promises";
 import type { AuthService, createAuthService } from "./auth/service.ts";
 import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
-import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
 import type { PreparedBroker } from "./platform/messaging/broker.ts";
 import { type Subscriber, subscriberWithTimeout } from "./platform/messaging/relay.ts";
 import type { Logger } from "./platform/observability/logger.ts";
@@ -69,7 +67,7 @@ export async function composeServices(
     ? [subscriberWithTimeout(async (event) => (await makingPush)?.handleEvent(event))]
     : [];
   const makingAuth = auth && makeAuth({ ...common, settings: auth, subscribers, eventLog: eventLogOf(auth) });
-  const makingPush = push && makePush({ ...common, settings: push, eventLog: eventLogOf(push) }, makingAuth);
+  const makingPush = push && makePush({ ...common, settings: push, eventLog: eventLogOf(push) });
   const [authService, pushService, verifier] = await Promise.all([
     makingAuth,
     makingPush,
@@ -87,29 +85,9 @@ async function makeAuth(dependencies: Parameters<typeof createAuthService>[0]): 
   return service.createAuthService(dependencies);
 }
 
-/** Milliseconds in which another process that is about to end releases its embedded database. */
-const releaseMs = 3_000;
-
-/**
- * Creates the push service. If two processes start at once on the same directories, each could lock one of them.
- * Then the lock of the auth service's directory decides: its holder waits until the other process has ended.
- */
-async function makePush(
-  dependencies: Parameters<typeof createPushService>[0],
-  auth: Promise<AuthService> | undefined,
-): Promise<PushService> {
+async function makePush(dependencies: Parameters<typeof createPushService>[0]): Promise<PushService> {
   const service = await import("./push/service.ts");
-  const make = () => service.createPushService(dependencies);
-  for (let until = Number.POSITIVE_INFINITY; ; ) {
-    try {
-      return await make();
-    } catch (error) {
-      if (!auth || !(error instanceof DirectoryInUseError) || performance.now() > until) throw error;
-    }
-    await auth;
-    until = Math.min(until, performance.now() + releaseMs);
-    await setTimeout(100);
-  }
+  return service.createPushService(dependencies);
 }
 
 function runnablePush(service: PushService, logger: Logger): RunnableService {

@@ -1,5 +1,5 @@
 /**
- * The texts that development mode prints: a notice before the first start creates its databases, and, once the
+ * The texts that development mode prints: a notice before the first start creates its database, and, once the
  * server is ready, the addresses, the credentials and commands to try. The commands can be pasted as they are.
  */
 import { randomBytes, randomInt } from "node:crypto";
@@ -21,14 +21,11 @@ interface Credentials {
 
 type ListedCredentials = AuthSettings["internalClient"];
 
-/** The notice before embedded databases are created, which takes some seconds; empty if they exist. */
+/** The notice before the embedded database is created, which takes some seconds; empty if it exists or is not used. */
 export function creationNotice({ auth, push }: Settings): string {
-  const fresh = [auth, push].flatMap((service) => {
-    if (service?.database.kind !== "embedded") return [];
-    return existsSync(join(service.database.dataDir, "PG_VERSION")) ? [] : [service.database.dataDir];
-  });
-  if (fresh.length === 0) return "";
-  return `\n  Creating an embedded PostgreSQL in ${fresh.join(" and in ")}. This takes some seconds, once.\n`;
+  const embedded = [auth?.database, push?.database].find((database) => database?.kind === "embedded");
+  if (!embedded || existsSync(join(embedded.dataDir, "PG_VERSION"))) return "";
+  return `\n  Creating an embedded PostgreSQL in ${embedded.dataDir}. This takes some seconds, once.\n`;
 }
 
 /** The text once the server is ready. */

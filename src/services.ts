@@ -2,6 +2,8 @@
  * The services of this program, and the settings of those that run: `SERVICES` names them. Other services are not
  * even loaded.
  */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import type { AuthSettings } from "./auth/settings.ts";
 import type { DevelopmentSecrets } from "./development/secrets.ts";
 import { resolveTracingSettings, type TracingSettings } from "./platform/observability/tracing-settings.ts";
@@ -79,7 +81,11 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
   const tracing = resolveTracingSettings(env, server.value);
   const together = {
     value: true,
-    problems: [...typeProblems(auth?.value, push?.value), ...tracing.problems],
+    problems: [
+      ...typeProblems(auth?.value, push?.value),
+      ...folderProblems(server.value.dataDir, [auth?.value, push?.value]),
+      ...tracing.problems,
+    ],
   };
   joinReadings({ server, services, ...(auth && { auth }), ...(push && { push }), together });
   return {
@@ -104,6 +110,21 @@ function typeProblems(
   if (!isPlain || push.audience !== undefined) return [];
   const what = "is missing, but ACCESS_TOKEN_TYPE is JWT: push would refuse every token";
   return [{ name: "TOKEN_AUDIENCE", what, example: "TOKEN_AUDIENCE=push" }];
+}
+
+/** An earlier version kept an embedded database for each service, in a folder with the service's name. */
+function folderProblems(
+  dataDir: string,
+  services: readonly (AuthSettings | PushSettings | undefined)[],
+): readonly SettingProblem[] {
+  if (!services.some((service) => service?.database.kind === "embedded")) return [];
+  const folders = serviceNames
+    .map((name) => join(dataDir, name))
+    .filter((folder) => existsSync(join(folder, "PG_VERSION")));
+  if (folders.length === 0) return [];
+  const names = folders.join(" and ");
+  const what = `holds databases of an earlier version: delete ${names}, and nothing else, as the keys are there too`;
+  return [{ name: "DATA_DIR", what, example: "DATA_DIR=.data-2" }];
 }
 
 /** The secrets of development mode, made or read at first use. Production has none, and does not load their module. */

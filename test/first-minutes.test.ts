@@ -4,7 +4,7 @@
  */
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,7 +13,6 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable } from "../src/platform/database/settings.ts";
 import { exampleOf, type SettingsTable } from "../src/platform/settings/settings.ts";
-import { pushMigrations } from "../src/push/database.ts";
 import { providerTable } from "../src/push/provider-settings.ts";
 import { pushTable } from "../src/push/settings-table.ts";
 import { authApi, internal } from "./support/auth-api.ts";
@@ -41,10 +40,8 @@ beforeAll(() => {
   cleanup.defer(killAll);
 });
 
-/** The databases of both services. */
-async function copyEmbedded(dataDir: string): Promise<void> {
-  await copyEmbeddedDatabase(join(dataDir, "auth"));
-  await copyEmbeddedDatabase(join(dataDir, "push"), pushMigrations);
+function copyEmbedded(dataDir: string): Promise<void> {
+  return copyEmbeddedDatabase(join(dataDir, "database"));
 }
 
 /** On any free ports, unless others are named. */
@@ -280,7 +277,7 @@ describe("something in the way", () => {
     async (kind, name) => {
       const { port, release } = await occupyPort();
       const dataDir = join(directory, kind);
-      await copyEmbeddedDatabase(join(dataDir, "auth"));
+      await copyEmbedded(dataDir);
       const server = await start({ DATA_DIR: dataDir, SERVICES: "auth", [name]: String(port) });
       expect(await server.ended()).toBe(1);
       release();
@@ -288,7 +285,7 @@ describe("something in the way", () => {
         `Port ${port} is in use. Stop what listens there, or set ${name} to another`,
       );
       expect(server.output()).not.toMatch(/^\s+at /m);
-      expect(existsSync(join(dataDir, "auth.lock"))).toBe(false);
+      expect(existsSync(join(dataDir, "database.lock"))).toBe(false);
     },
   );
 
@@ -315,20 +312,33 @@ describe("something in the way", () => {
     const second = await start({ DATA_DIR: dataDir });
     expect(await second.ended()).toBe(1);
     const { pid } = first.child;
-    expect(second.output()).toContain(`${join(dataDir, "auth")} is in use by process ${pid}`);
+    expect(second.output()).toContain(`${join(dataDir, "database")} is in use by process ${pid}`);
     expect(second.output()).not.toMatch(/^\s+at /m);
 
     const { id } = await authApi(first.base).newIdentity();
     first.child.kill("SIGKILL");
     expect(await first.ended()).toBe("SIGKILL");
-    expect(Number(readFileSync(join(dataDir, "auth.lock"), "utf8"))).toBe(pid);
+    expect(Number(readFileSync(join(dataDir, "database.lock"), "utf8"))).toBe(pid);
     // The lock of a process that died is void.
     const third = await start({ DATA_DIR: dataDir });
     await third.ready();
     const { status } = await authApi(third.base).call("getIdentity", { as: internal, path: { id } });
     expect(status).toBe(200);
     await stop(third);
-    expect(existsSync(join(dataDir, "auth.lock"))).toBe(false);
+    expect(existsSync(join(dataDir, "database.lock"))).toBe(false);
+  });
+
+  it("databases of an earlier version: it names their folders and nothing else, and ends with 78", async () => {
+    const dataDir = join(directory, "earlier");
+    const folders = ["auth", "push"].map((name) => join(dataDir, name));
+    for (const folder of folders) {
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(join(folder, "PG_VERSION"), "18\n");
+    }
+    const server = await start({ DATA_DIR: dataDir, SERVICES: "auth" });
+    expect(await server.ended()).toBe(78);
+    expect(server.output()).toContain(`delete ${folders.join(" and ")}, and nothing else`);
+    expect(existsSync(join(dataDir, "database"))).toBe(false);
   });
 
   it("of two that start at once on what a dead one has left, one refuses", async () => {

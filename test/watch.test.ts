@@ -15,7 +15,7 @@ suiteCleanup().defer(() => {
 });
 
 it("restarts on src, gen and openapi, and not on .data", async () => {
-  const folders = ["src/auth", "gen/openapi", "openapi", ".data/auth"];
+  const folders = ["src/auth", "gen/openapi", "openapi", ".data/database"];
   for (const folder of folders) mkdirSync(join(directory, folder), { recursive: true });
   writeFileSync(join(directory, "src/start.js"), "console.log('started'); setInterval(() => {}, 1000);");
   const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -36,7 +36,7 @@ it("restarts on src, gen and openapi, and not on .data", async () => {
     expected += 1;
     await waitFor(() => expect(starts(), watcher.output()).toBe(expected));
   }
-  change(".data/auth/postmaster.pid");
+  change(".data/database/postmaster.pid");
   change(".data/outbox.ndjson");
   await setTimeout(1_500);
   expect(starts()).toBe(expected);

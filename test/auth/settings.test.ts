@@ -28,7 +28,7 @@ describe("development", () => {
     };
     const { clients, ...settings } = await read({});
     expect(settings).toEqual({
-      database: { kind: "embedded", dataDir: join(dataDir, "auth") },
+      database: { kind: "embedded", dataDir: join(dataDir, "database") },
       issuer: "http://127.0.0.1:8080/api/auth",
       internalClient: { clientId: "internal", clientSecrets: ["internal-dev-secret"] },
       accessTokenType: "at+jwt",

@@ -43,7 +43,7 @@ export async function startDeployments(contract: Contract): Promise<Deployments>
   await using cleanup = new AsyncDisposableStack();
   const brokenData = mkdtempSync(join(tmpdir(), "gatepost-broken-"));
   cleanup.defer(() => rmSync(brokenData, { recursive: true, force: true }));
-  await breakDatabase(join(brokenData, "auth"));
+  await breakDatabase(join(brokenData, "database"));
   const started = new Map<Deployment, AuthServer>();
   async function start(name: Deployment, ...server: Parameters<typeof startAuthServer>): Promise<void> {
     const running = await startAuthServer(...server);

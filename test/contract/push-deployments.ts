@@ -34,8 +34,8 @@ const hour = 3_600_000;
 
 /** Prepares the push database below this directory before a server opens it. */
 async function prepare<T>(dataDir: string, change: (db: Database) => Promise<T>): Promise<T> {
-  const settings = { kind: "embedded", dataDir: join(dataDir, "push") } as const;
-  await copyEmbeddedDatabase(settings.dataDir, pushMigrations);
+  const settings = { kind: "embedded", dataDir: join(dataDir, "database") } as const;
+  await copyEmbeddedDatabase(settings.dataDir);
   const database = await openDatabase(settings, pushMigrations);
   try {
     return await change(database.db);

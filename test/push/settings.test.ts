@@ -37,7 +37,7 @@ async function read(env: EnvironmentVariables) {
 describe("in development mode", () => {
   test("nothing has to be set, and callers are those of this server's auth service", async () => {
     expect(await read(development())).toEqual({
-      database: { kind: "embedded", dataDir: join(dataDir, "push") },
+      database: { kind: "embedded", dataDir: join(dataDir, "database") },
       issuer: "http://127.0.0.1:8080/api/auth",
       audience: "push",
       introspection: { url: "http://127.0.0.1:9090", apiKey: developmentSecrets(dataDir).apiKey },

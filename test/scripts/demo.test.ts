@@ -83,7 +83,7 @@ describe.each(backends)("the demo on %s", (backend) => {
       expect(left, "the authorizations of the demo are there to be looked at").toContain(id);
     expect(findSecrets(secrets, Buffer.from([...whileRunning, left].join("\n")))).toEqual([]);
     if (backend === "PGlite") {
-      const files = filesOf(join(store.env["DATA_DIR"] ?? "", "auth"));
+      const files = filesOf(join(store.env["DATA_DIR"] ?? "", "database"));
       const bytes = Buffer.concat(files.map((file) => readFileSync(file)));
       expect(bytes.includes(ids[0] ?? ""), "what was written is in the files").toBe(true);
       expect(findSecrets(secrets, bytes)).toEqual([]);

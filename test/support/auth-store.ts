@@ -31,7 +31,7 @@ export async function createAuthStore(backend: Backend): Promise<AuthStore> {
     return {
       env,
       async read(work) {
-        const database = await PGlite.create({ dataDir: join(dataDir, "auth") });
+        const database = await PGlite.create({ dataDir: join(dataDir, "database") });
         try {
           return await work(
             async (statement) => (await database.query<Record<string, unknown>>(statement)).rows,

@@ -1,16 +1,14 @@
 /** The program for tests: the whole of it, on real ports, in this process or in one of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { authMigrations } from "../../src/auth/service.ts";
 import { developmentSecrets, developmentSecretsFile } from "../../src/development/secrets.ts";
 import { type Clock, systemClock } from "../../src/platform/base/clock.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";
 import { startFlags } from "../../src/platform/process/v8-flags.ts";
-import { pushMigrations } from "../../src/push/database.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
 import { readSettings, type Settings } from "../../src/services.ts";
 import { exercised, type TestDatabase } from "./backends.ts";
@@ -76,8 +74,6 @@ export function databaseEnvironment(database: TestDatabase): Environment {
   };
 }
 
-const migrations = { auth: authMigrations, push: pushMigrations };
-
 let secrets: Buffer | undefined;
 
 /** Making the keys takes longer than most tests: the servers of a test file have the same, unless it says where. */
@@ -113,8 +109,7 @@ async function prepareEnvironment(backend: Backend, env: Environment) {
   for (const service of ["auth", "push"] as const) {
     const database = settings[service]?.database;
     if (database?.kind !== "embedded") continue;
-    // What a server before has left in a test's own directory is gone on with.
-    if (!existsSync(database.dataDir)) await copyEmbeddedDatabase(database.dataDir, migrations[service]);
+    await copyEmbeddedDatabase(database.dataDir);
     exercised("PGlite (embedded)");
   }
   return { env: complete, settings, cleanup: cleanup.move() };

@@ -43,7 +43,7 @@ export function createMigratedServiceDatabase(
   migrations: Migrations,
 ): Promise<ServiceDatabase> {
   return createDatabase(backend, migrations, {
-    embedded: (dataDir) => copyEmbeddedDatabase(dataDir, migrations),
+    embedded: copyEmbeddedDatabase,
     postgres: createMigratedDatabase,
   });
 }
@@ -71,7 +71,7 @@ async function createDatabase(
   if (backend === "PGlite") {
     const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
     exercised("PGlite (embedded)");
-    const settings = { kind: "embedded", dataDir: join(directory, migrations.schema) } as const;
+    const settings = { kind: "embedded", dataDir: join(directory, "database") } as const;
     await origin.embedded(settings.dataDir);
     return {
       settings,

@@ -58,7 +58,7 @@ export interface OpenDatabase {
   /** The standbys that look-ups may be read from; undefined if there are none. */
   readonly standbys: StandbyConnections | undefined;
   readonly confirm: Confirm;
-  /** For messages: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
+  /** For messages: "embedded PostgreSQL in .data/database" or "PostgreSQL at host:port/name". */
   readonly description: string;
   /**
    * Brings the service's schema up to date, as the migration user, and grants the ordinary user SELECT,

@@ -13,8 +13,8 @@ export class DirectoryInUseError extends Error {
 
   constructor(directory: string, lock: string, owner: number) {
     super(
-      `${directory} is in use by process ${owner}, and only one process at a time can use it. Stop that one, ` +
-        `or choose another DATA_DIR. If that is another program by now, remove ${lock}.`,
+      `${directory} is in use by process ${owner}, and only one process at a time can use it. Stop that one, or set ` +
+        `DATA_DIR to a folder of this one's own. If that is another program by now, remove ${lock}.`,
     );
   }
 }

@@ -9,22 +9,33 @@ import { isMigrated, type Migrations } from "./migrations/migrations.ts";
 import { runMigrations } from "./migrations/run-migrations.ts";
 import { inStatementSpan, inTransactionSpan } from "./sql/statement-spans.ts";
 
-/** PostgreSQL's default of 128 MiB of buffers is memory that this process never releases. */
+/** PostgreSQL's default of 128 MiB of buffers is memory that this process takes and never releases. */
 const startParams = [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"];
 
 /** By V8's own budget, a tenth of this, the start alone takes two processor seconds to optimize its functions. */
 const optimizeWhatStaysBusy = "--wasm-tiering-budget=130000000";
 
-/** Opens the embedded database in this directory, for this process alone. @throws DirectoryInUseError */
+/** An embedded database that is open. */
+interface SharedClient {
+  readonly client: Promise<PGlite>;
+  readonly release: () => void;
+  /** How many have opened it and not closed it. */
+  users: number;
+}
+
+/** By directory. */
+const open = new Map<string, SharedClient>();
+
+/**
+ * Opens the embedded database in this directory, for this process alone. Whoever opens it again meanwhile shares it,
+ * and its one connection: a statement waits until the transaction before it has ended.
+ * @throws DirectoryInUseError
+ */
 export async function openEmbedded(dataDir: string, migrations: Migrations): Promise<OpenDatabase> {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  const release = lockDirectory(dataDir);
-  setFlagsFromString(optimizeWhatStaysBusy);
-  const client = await PGlite.create({ dataDir, startParams }).catch((error: unknown) => {
-    release();
-    throw error;
-  });
-  const db = drizzle({ client: traced(client) });
+  const shared = open.get(dataDir) ?? start(dataDir);
+  shared.users += 1;
+  const client = await shared.client;
+  const db = drizzle({ client });
   const startAnew = `delete ${dataDir}, and start again`;
   return {
     db,
@@ -40,8 +51,27 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     // Its only user is a superuser, and is never used in production.
     requireOrdinaryUser: async () => undefined,
     isReachable: () => isReachable(() => db.execute(sql`select 1`).then(() => true)),
-    close: () => client.close().finally(release),
+    async close() {
+      shared.users -= 1;
+      if (shared.users > 0) return;
+      open.delete(dataDir);
+      await client.close().finally(shared.release);
+    },
   };
+}
+
+function start(dataDir: string): SharedClient {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const release = lockDirectory(dataDir);
+  setFlagsFromString(optimizeWhatStaysBusy);
+  const client = PGlite.create({ dataDir, startParams }).then(traced);
+  const shared = { client, release, users: 0 };
+  open.set(dataDir, shared);
+  client.catch(() => {
+    open.delete(dataDir);
+    release();
+  });
+  return shared;
 }
 
 /** Adds spans to the two methods of the client that Drizzle calls. */

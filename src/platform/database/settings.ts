@@ -139,7 +139,7 @@ export interface Address {
 export type DatabaseSettings =
   | {
       readonly kind: "embedded";
-      /** Directory of the service's own embedded database, as in `<DATA_DIR>/auth`. */
+      /** Directory of the embedded database, which all services of the process share: `<DATA_DIR>/database`. */
       readonly dataDir: string;
     }
   | {
@@ -201,7 +201,7 @@ export function resolveDatabaseSettings(
   if (ordinary.value === undefined || migration.value === undefined) return { value: undefined, problems };
   const settings = { ...ordinary.value, ...migration.value };
   if (settings.DB_HOST === undefined) {
-    return { value: { kind: "embedded", dataDir: join(dataDir, service) }, problems };
+    return { value: { kind: "embedded", dataDir: join(dataDir, "database") }, problems };
   }
   const value: DatabaseSettings = {
     kind: "postgres",

@@ -126,7 +126,8 @@ export const serverTable = {
     example: "1024",
   },
   DATA_DIR: {
-    description: "Where development mode keeps its database and its generated secrets; unused in production.",
+    description:
+      "Where development mode keeps its generated secrets and its embedded database, which one process at a time can use; unused in production.",
     kind: plainText,
     default: ".data",
   },

@@ -17,7 +17,7 @@ const complete = { DB_HOST: "db.internal", DB_NAME: "gatepost", DB_USER: "app", 
 
 describe("development", () => {
   test("without DB_HOST the database is embedded, each service's in a directory of its own", () => {
-    expect(read({}, development)).toEqual({ kind: "embedded", dataDir: "/data/auth" });
+    expect(read({}, development)).toEqual({ kind: "embedded", dataDir: "/data/database" });
   });
 
   test("with DB_HOST the rest has defaults, and the ordinary user migrates", () => {

@@ -89,7 +89,7 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
   }
 
   async function prepare(audience: Audience): Promise<void> {
-    if (backend === "PGlite") await copyEmbeddedDatabase(join(dataDir, "push"), pushMigrations);
+    if (backend === "PGlite") await copyEmbeddedDatabase(join(dataDir, "database"));
     else {
       const { push } = await readSettings(env);
       if (!push) return;
