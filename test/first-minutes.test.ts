@@ -100,6 +100,14 @@ describe("the first start", () => {
     );
   });
 
+  it("takes less than 700 MiB, where the system says", () => {
+    const status = `/proc/${server.child.pid}/status`;
+    const [, peak = "0"] = existsSync(status)
+      ? (/VmHWM:\s+(\d+)/.exec(readFileSync(status, "utf8")) ?? [])
+      : [];
+    expect(Number(peak) / 1024).toBeLessThan(700);
+  });
+
   it("shows where everything is, and with what to sign in", () => {
     const { http, grpc, management } = server.ports;
     for (const address of [

@@ -9,11 +9,17 @@ import { isMigrated, type Migrations } from "./migrations/migrations.ts";
 import { runMigrations } from "./migrations/run-migrations.ts";
 import { inStatementSpan, inTransactionSpan } from "./sql/statement-spans.ts";
 
-/** PostgreSQL's default of 128 MiB of buffers is memory that this process takes and never releases. */
-const startParams = [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"];
+/**
+ * How a database is created. PostgreSQL's default of 128 MiB of buffers is memory that a process takes and never
+ * releases, and a segment of its log is a file of zeros at first, by default of 16 MiB.
+ */
+const initDbStartParams = ["-c", "shared_buffers=16MB", "--wal-segsize=1"];
 
-/** By V8's own budget, a tenth of this, the start alone takes two processor seconds to optimize its functions. */
-const optimizeWhatStaysBusy = "--wasm-tiering-budget=130000000";
+/**
+ * V8's optimizing compiler takes 600 MiB and a second for one function of PostgreSQL, which every start keeps busy.
+ * What it would save are milliseconds of statements that read thousands of rows.
+ */
+const withoutOptimizing = ["--no-wasm-tier-up", "--no-wasm-dynamic-tiering"];
 
 /** An embedded database that is open. */
 interface SharedClient {
@@ -63,8 +69,8 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
 function start(dataDir: string): SharedClient {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const release = lockDirectory(dataDir);
-  setFlagsFromString(optimizeWhatStaysBusy);
-  const client = PGlite.create({ dataDir, startParams }).then(traced);
+  for (const flag of withoutOptimizing) setFlagsFromString(flag);
+  const client = PGlite.create({ dataDir, initDbStartParams }).then(traced);
   const shared = { client, release, users: 0 };
   open.set(dataDir, shared);
   client.catch(() => {
