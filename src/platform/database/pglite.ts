@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { mkdirSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
 import { PGlite, type Transaction } from "@electric-sql/pglite";
@@ -70,7 +71,7 @@ function start(dataDir: string): SharedClient {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const release = lockDirectory(dataDir);
   for (const flag of withoutOptimizing) setFlagsFromString(flag);
-  const client = PGlite.create({ dataDir, initDbStartParams }).then(traced);
+  const client = PGlite.create({ dataDir, initDbStartParams }).then(watched);
   const shared = { client, release, users: 0 };
   open.set(dataDir, shared);
   client.catch(() => {
@@ -80,13 +81,34 @@ function start(dataDir: string): SharedClient {
   return shared;
 }
 
-/** Adds spans to the two methods of the client that Drizzle calls. */
-function traced(client: PGlite): PGlite {
+/** The transaction that the running code belongs to. */
+const current = new AsyncLocalStorage<{ isOpen: boolean }>();
+
+/**
+ * Adds spans to the methods of the client that Drizzle calls. A transaction that used the client itself would wait for
+ * the only connection, which it has, for ever: there it gets an error instead.
+ */
+function watched(client: PGlite): PGlite {
   const query = client.query.bind(client);
   const transaction = client.transaction.bind(client);
-  client.query = (text, ...rest) => inStatementSpan(text, () => query(text, ...rest));
-  client.transaction = (work) => inTransactionSpan(() => transaction((tx) => work(tracedIn(tx))));
+  client.query = async (text, ...rest) => {
+    requireNoTransaction(text);
+    return inStatementSpan(text, () => query(text, ...rest));
+  };
+  client.transaction = async (work) => {
+    requireNoTransaction("another transaction");
+    const own = { isOpen: true };
+    const run = (tx: Transaction) => current.run(own, () => work(tracedIn(tx)));
+    return inTransactionSpan(() => transaction(run)).finally(() => {
+      own.isOpen = false;
+    });
+  };
   return client;
+}
+
+function requireNoTransaction(what: string): void {
+  if (current.getStore()?.isOpen)
+    throw new Error(`a transaction has the only connection, so its tx must run this: ${what}`);
 }
 
 function tracedIn(tx: Transaction): Transaction {

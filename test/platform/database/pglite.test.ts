@@ -32,3 +32,16 @@ it("is one for all who open it, until the last of them closes it", async () => {
   await push.close();
   expect(existsSync(`${dataDir}.lock`)).toBe(false);
 });
+
+it("refuses what a transaction would wait for without end: a statement, or a transaction, that is not its own", async () => {
+  const [auth, push] = await openBoth(join(directory, "waiting"));
+  await expect(push.db.transaction(() => auth.db.execute(one))).rejects.toMatchObject({
+    cause: { message: expect.stringContaining("its tx must run this: select 1 as one") },
+  });
+  await expect(push.db.transaction(() => auth.db.transaction(async () => undefined))).rejects.toThrow(
+    "a transaction has the only connection",
+  );
+  await push.db.transaction((tx) => tx.transaction((nested) => nested.execute(one)));
+  await auth.db.execute(one);
+  await Promise.all([auth.close(), push.close()]);
+});
