@@ -6,7 +6,7 @@ const { readSettings } = await import("./services.ts");
 const { warningsOf } = await import("./setting-warnings.ts");
 const { heapFlags, restartWith } = await import("./platform/process/v8-flags.ts");
 const { createLogger } = await import("./platform/observability/logger.ts");
-const { startServer } = await import("./server.ts");
+const { beginEmbedded } = await import("./platform/database/embedded-client.ts");
 const { startFailure } = await import("./start-failure.ts");
 
 async function settingsOrExit() {
@@ -29,6 +29,11 @@ for (const warning of warningsOf(process.env, settings)) logger.warn(warning);
 const screen = environment === "development" ? await import("./first-screen.ts") : undefined;
 try {
   if (screen) process.stdout.write(screen.creationNotice(settings));
+  // To create it takes seconds, in which the rest is loaded.
+  for (const service of [settings.auth, settings.push]) {
+    if (service?.database.kind === "embedded") beginEmbedded(service.database.dataDir);
+  }
+  const { startServer } = await import("./server.ts");
   const running = await startServer(settings, logger);
   logger.info({ ports: running.ports }, "Listening");
   running.lifecycle.run();

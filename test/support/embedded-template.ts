@@ -13,7 +13,8 @@ import { lastingDirectory } from "./run-directory.ts";
 
 const sources = [
   "../../node_modules/@electric-sql/pglite/package.json",
-  "../../src/platform/database/pglite.ts",
+  "../../src/platform/database/create-embedded.js",
+  "../../src/platform/database/embedded-client.ts",
 ];
 
 function fingerprint(migrations: readonly Migrations[]): string {
@@ -40,9 +41,6 @@ export async function copyEmbeddedDatabase(target: string): Promise<void> {
   if (!existsSync(target)) await copyTemplate(target, "migrated", [authMigrations, pushMigrations]);
 }
 
-/** PostgreSQL's template1 and template0, from which nothing is made here: two thirds of the files to copy. */
-const ownTemplates = ["1", "4"];
-
 async function copyTemplate(target: string, name: string, migrations: readonly Migrations[]): Promise<void> {
   const template = join(lastingDirectory(), `gatepost-embedded-${name}-${fingerprint(migrations)}`);
   if (!existsSync(template)) {
@@ -68,5 +66,4 @@ async function makeTemplate(dataDir: string, migrations: readonly Migrations[]):
     await database.close();
   }
   await close();
-  for (const unused of ownTemplates) rmSync(join(dataDir, "base", unused), { recursive: true });
 }
