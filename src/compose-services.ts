@@ -2,7 +2,6 @@
  * Creates the services that the settings name, and connects them: if both run in one process, the push service
  * receives the auth service's events. A service is loaded only if it runs.
  */
-import type { AuthService, createAuthService } from "./auth/service.ts";
 import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
@@ -14,7 +13,7 @@ import type { BoundContract } from "./platform/openapi/bind.ts";
 import type { ContractDocument } from "./platform/openapi/document.ts";
 import type { RpcService } from "./platform/rpc/service.ts";
 import type { ServerSettings } from "./platform/settings/server.ts";
-import type { createPushService, PushService } from "./push/service.ts";
+import type { PushService } from "./push/service.ts";
 import type { PushSettings } from "./push/settings.ts";
 import type { ServiceName, Settings } from "./services.ts";
 
@@ -66,10 +65,16 @@ export async function composeServices(
   const subscribers: Subscriber[] = isDirect
     ? [subscriberWithTimeout(async (event) => (await makingPush)?.handleEvent(event))]
     : [];
-  const makingAuth = auth && makeAuth({ ...common, settings: auth, subscribers, eventLog: eventLogOf(auth) });
-  const makingPush = push && makePush({ ...common, settings: push, eventLog: eventLogOf(push) });
+  const makingPush =
+    push &&
+    import("./push/service.ts").then(({ createPushService }) =>
+      createPushService({ ...common, settings: push, eventLog: eventLogOf(push) }),
+    );
   const [authService, pushService, verifier] = await Promise.all([
-    makingAuth,
+    auth &&
+      import("./auth/service.ts").then(({ createAuthService }) =>
+        createAuthService({ ...common, settings: auth, subscribers, eventLog: eventLogOf(auth) }),
+      ),
     makingPush,
     auth?.otp.builtIn ? builtInVerifier(server, auth, surroundings) : undefined,
   ]);
@@ -78,16 +83,6 @@ export async function composeServices(
   if (pushService) services.push(runnablePush(pushService, logger));
   if (authService) services.push({ name: "auth", ...authService });
   return { services, builtIn: verifier ? [verifier] : [] };
-}
-
-async function makeAuth(dependencies: Parameters<typeof createAuthService>[0]): Promise<AuthService> {
-  const service = await import("./auth/service.ts");
-  return service.createAuthService(dependencies);
-}
-
-async function makePush(dependencies: Parameters<typeof createPushService>[0]): Promise<PushService> {
-  const service = await import("./push/service.ts");
-  return service.createPushService(dependencies);
 }
 
 function runnablePush(service: PushService, logger: Logger): RunnableService {

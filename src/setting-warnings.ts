@@ -23,21 +23,10 @@ const processTable: SettingsTable = { ...environmentTable, ...servicesTable, ...
 /** The settings that every service has, each with the service's prefix too. */
 const commonTable: SettingsTable = { ...databaseTable, ...migrationTable, ...brokerTable, ...cacheTable };
 
-/** First words of our names with which names of other programs begin, and an example of those programs. */
-const sharedWords: Readonly<Record<string, string>> = {
-  ACCESS: "the keys of object storage",
-  DATA: "the folders of many programs",
-  ENABLE: "the switches of many programs",
-  EVENT: "libevent",
-  GRPC: "the gRPC library",
-  IDENTITY: "Azure App Service",
-  MEMORY: "systemd",
-  NODE: "Node.js",
-  PLATFORM: "Upsun, formerly Platform.sh",
-  SERVER: "CGI",
-  TEST: "tests",
-  USER: "shells",
-};
+/** First words of our names with which names of other programs begin, too, such as those of systemd (MEMORY). */
+const sharedWords = new Set(
+  "ACCESS DATA ENABLE EVENT GRPC IDENTITY MEMORY NODE PLATFORM SERVER TEST USER".split(" "),
+);
 
 /**
  * The prefixes of our names: their first word, or their first two where the first is shared. The tracing settings have
@@ -47,7 +36,7 @@ const prefixes: readonly string[] = [
   ...new Set(
     [processTable, commonTable, ...Object.values(tables)].flatMap(Object.keys).flatMap((name) => {
       const [first = "", ...others] = name.split("_");
-      const words = first in sharedWords ? [first, ...others.splice(0, 1)] : [first];
+      const words = sharedWords.has(first) ? [first, ...others.splice(0, 1)] : [first];
       return others.length > 0 ? [`${words.join("_")}_`] : [];
     }),
   ),
