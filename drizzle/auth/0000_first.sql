@@ -25,11 +25,6 @@ CREATE TABLE "auth"."authorizations" (
 	CONSTRAINT "authorizations_reason" CHECK (("auth"."authorizations"."revoked_at" is null) = ("auth"."authorizations"."revocation_reason" is null) and "auth"."authorizations"."revocation_reason" in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED'))
 );
 --> statement-breakpoint
-CREATE TABLE "auth"."broker_streams" (
-	"stream_name" text PRIMARY KEY NOT NULL,
-	"created" text NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE "auth"."client_lists" (
 	"only_row" integer PRIMARY KEY NOT NULL,
 	"revision" integer,
@@ -80,19 +75,6 @@ CREATE TABLE "auth"."identity_endings" (
 	CONSTRAINT "identity_endings_identity_id_generation_pk" PRIMARY KEY("identity_id","generation")
 );
 --> statement-breakpoint
-CREATE TABLE "auth"."kept_events" (
-	"position" bigint PRIMARY KEY NOT NULL,
-	"id" uuid NOT NULL,
-	"type" text NOT NULL,
-	"subject" text NOT NULL,
-	"data" jsonb NOT NULL,
-	"occurred_at" timestamp (3) with time zone NOT NULL,
-	"written_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	"traceparent" text,
-	"tracestate" text,
-	"delivered_at" timestamp (3) with time zone NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE "auth"."outbox" (
 	"position" bigserial PRIMARY KEY NOT NULL,
 	"id" uuid NOT NULL,
@@ -102,8 +84,7 @@ CREATE TABLE "auth"."outbox" (
 	"occurred_at" timestamp (3) with time zone NOT NULL,
 	"written_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"traceparent" text,
-	"tracestate" text,
-	"delivered_at" timestamp (3) with time zone
+	"tracestate" text
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."read_leases" (
@@ -169,7 +150,6 @@ CREATE INDEX "authorizations_expiry_day" ON "auth"."authorizations" USING btree 
 CREATE UNIQUE INDEX "identities_phone_unique" ON "auth"."identities" USING btree ("phone");--> statement-breakpoint
 CREATE UNIQUE INDEX "identities_email_unique" ON "auth"."identities" USING btree (lower("email" collate "C"));--> statement-breakpoint
 CREATE INDEX "identity_endings_swept" ON "auth"."identity_endings" USING btree ("swept_at");--> statement-breakpoint
-CREATE INDEX "kept_events_delivered_at" ON "auth"."kept_events" USING btree ("delivered_at");--> statement-breakpoint
 CREATE INDEX "outbox_parts" ON "auth"."outbox" USING btree ((hashtext("subject") & 7),"position");--> statement-breakpoint
 CREATE INDEX "redeemed_otp_proofs_expiry" ON "auth"."redeemed_otp_proofs" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "revoked_access_tokens_expiry" ON "auth"."revoked_access_tokens" USING btree ("expires_at");

@@ -1,11 +1,6 @@
 CREATE SCHEMA "push";
 --> statement-breakpoint
 CREATE SEQUENCE "push"."history_user_numbers" INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 START WITH 1 CACHE 1;--> statement-breakpoint
-CREATE TABLE "push"."broker_streams" (
-	"stream_name" text PRIMARY KEY NOT NULL,
-	"created" text NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE "push"."dead_reports" (
 	"device_id" bigint PRIMARY KEY NOT NULL,
 	"provider" text NOT NULL,
@@ -92,19 +87,6 @@ CREATE TABLE "push"."inbox" (
 	"received_at" timestamp (3) with time zone DEFAULT now() NOT NULL
 );
 --> statement-breakpoint
-CREATE TABLE "push"."kept_events" (
-	"position" bigint PRIMARY KEY NOT NULL,
-	"id" uuid NOT NULL,
-	"type" text NOT NULL,
-	"subject" text NOT NULL,
-	"data" jsonb NOT NULL,
-	"occurred_at" timestamp (3) with time zone NOT NULL,
-	"written_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	"traceparent" text,
-	"tracestate" text,
-	"delivered_at" timestamp (3) with time zone NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE "push"."notifications" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"title" text NOT NULL,
@@ -138,8 +120,7 @@ CREATE TABLE "push"."outbox" (
 	"occurred_at" timestamp (3) with time zone NOT NULL,
 	"written_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"traceparent" text,
-	"tracestate" text,
-	"delivered_at" timestamp (3) with time zone
+	"tracestate" text
 );
 --> statement-breakpoint
 CREATE TABLE "push"."plan_ranges" (
@@ -240,7 +221,6 @@ CREATE UNIQUE INDEX "history_users_number" ON "push"."history_users" USING btree
 CREATE INDEX "history_views_age" ON "push"."history_views" USING btree ("notification_id" NULLS FIRST);--> statement-breakpoint
 CREATE INDEX "idempotency_keys_expiry" ON "push"."idempotency_keys" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "inbox_received_at" ON "push"."inbox" USING btree ("received_at");--> statement-breakpoint
-CREATE INDEX "kept_events_delivered_at" ON "push"."kept_events" USING btree ("delivered_at");--> statement-breakpoint
 CREATE INDEX "notifications_unfinished" ON "push"."notifications" USING btree ("id") WHERE "push"."notifications"."completed_at" is null;--> statement-breakpoint
 CREATE INDEX "notifications_recalled" ON "push"."notifications" USING btree ("id") WHERE "push"."notifications"."recalled_at" is not null;--> statement-breakpoint
 CREATE INDEX "outbox_parts" ON "push"."outbox" USING btree ((hashtext("subject") & 7),"position");--> statement-breakpoint

@@ -10,11 +10,10 @@ import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/sql/names.ts";
 import { isAmong } from "../platform/database/sql/statements.ts";
-import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
 import { surelyNow } from "./running-time.ts";
-import { attempts, authorizations, keptEvents, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
+import { attempts, authorizations, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
 import { removeExpired } from "./tokens/remove-expired.ts";
 import { removeReplacedTokens } from "./tokens/remove-replaced-tokens.ts";
@@ -34,7 +33,6 @@ export const janitorKinds = [
   "replaced_tokens",
   "rotation_batches",
   "identity_endings",
-  "kept_events",
   "ended_authorizations",
 ] as const;
 type JanitorKind = (typeof janitorKinds)[number];
@@ -43,8 +41,6 @@ interface Dependencies {
   readonly db: Database;
   readonly logger: Logger;
   readonly intervalSeconds: number;
-  /** Hours for which events are kept once they are delivered; 0 unless given. */
-  readonly replayHours?: number;
   readonly observer?: JanitorObserver<JanitorKind> | undefined;
 }
 
@@ -95,7 +91,7 @@ const prepare = (db: Database, statement: SQL): Step => ({
 });
 
 /** The steps of a round, table by table. */
-const stepsOf = (db: Database, replayHours: number): readonly Step[] => [
+const stepsOf = (db: Database): readonly Step[] => [
   {
     kinds: ["authorizations"],
     run: ({ stopping, cleaned }) => removeExpired(db, stopping, (rows) => cleaned("authorizations", rows)),
@@ -147,17 +143,11 @@ const stepsOf = (db: Database, replayHours: number): readonly Step[] => [
   prepare(db, endDisabledClients),
   prepare(db, sweepEndingsAgain),
   remove(db, "identity_endings", removeEndings),
-  remove(db, "kept_events", removeKept(keptEvents, replayHours, batch)),
 ];
 
-interface Options extends RoundOptions<JanitorKind> {
-  /** Hours for which events are kept once they are delivered; 0 unless given. */
-  readonly replayHours?: number;
-}
-
 /** Runs one round, as {@link runRound}. */
-export async function cleanUp(db: Database, { replayHours = 0, ...options }: Options = {}): Promise<void> {
-  await runRound(stepsOf(db, replayHours), options);
+export async function cleanUp(db: Database, options: RoundOptions<JanitorKind> = {}): Promise<void> {
+  await runRound(stepsOf(db), options);
 }
 
 /** Marks the authorizations that have ended with their identity or client, until none is left. */
@@ -167,12 +157,12 @@ async function sweep(db: Database, { stopping, observer }: RoundOptions<JanitorK
 }
 
 /** Runs rounds at an interval, and sweeps in between, until stopped. What fails is logged and tried again. */
-export function startJanitor({ db, logger, intervalSeconds, replayHours = 0, observer }: Dependencies): Loop {
+export function startJanitor({ db, logger, intervalSeconds, observer }: Dependencies): Loop {
   const loops = [
     startRounds({
       intervalSeconds,
       logger,
-      round: (stopping) => cleanUp(db, { replayHours, stopping, observer }),
+      round: (stopping) => cleanUp(db, { stopping, observer }),
     }),
     every(
       sweepSeconds * 1000,

@@ -28,8 +28,7 @@ import {
   text as textReader,
 } from "../platform/database/sql/readers.ts";
 import { leaseTable } from "../platform/database/standbys/lease-table.ts";
-import { brokerStreamTable } from "../platform/messaging/kept-events.ts";
-import { keptEventTable, outboxTable } from "../platform/messaging/outbox-table.ts";
+import { outboxTable } from "../platform/messaging/outbox-table.ts";
 import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 
 export const auth = pgSchema("auth");
@@ -242,12 +241,6 @@ export const readLeases = leaseTable(auth);
 
 /** Events, each written in the transaction of its change and kept until it has been delivered. */
 export const outbox = outboxTable(auth);
-
-/** Events that were delivered, where BROKER_REPLAY_HOURS keeps them. */
-export const keptEvents = keptEventTable(auth);
-
-/** The stream that has taken them. */
-export const brokerStreams = brokerStreamTable(auth);
 
 /** The processes that relay them. */
 export const relayLeases = relayLeaseTable(auth);

@@ -41,7 +41,7 @@ import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { authRpc } from "./rpc.ts";
 import { startPulse } from "./running-time.ts";
-import { brokerStreams, keptEvents, outbox, readLeases, relayLeases } from "./schema.ts";
+import { outbox, readLeases, relayLeases } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
@@ -167,14 +167,11 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       if (followsClock) workers.push(clock.start());
       if (!isEmbedded) workers.push(startPulse(db));
       if (standbys) workers.push(standbys.start());
-      const { broker: { replayHours } = { replayHours: 0 }, janitorIntervalSeconds: intervalSeconds } =
-        settings;
       workers.push(
         startJanitor({
           db,
           logger,
-          intervalSeconds,
-          replayHours,
+          intervalSeconds: settings.janitorIntervalSeconds,
           observer: metrics.janitor("auth", janitorKinds),
         }),
         events.startRelay(),
@@ -318,7 +315,7 @@ function openAuthEvents(
     db,
     subscribers,
     logger,
-    tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },
+    tables: { outbox, leases: relayLeases },
     broker: settings.broker,
     stream: authEventStream,
     kinds: Object.values(AuthEvents),

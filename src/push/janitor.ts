@@ -12,19 +12,10 @@ import { arrayLiteral, type Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/sql/names.ts";
 import { boolean, number } from "../platform/database/sql/readers.ts";
 import { computed, isAmong, rowCount, rows, selection } from "../platform/database/sql/statements.ts";
-import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
 import { createEntryRemoval, removeViews } from "./history/remove-history.ts";
-import {
-  deliveryChunks,
-  devices,
-  historyBlocks,
-  idempotencyKeys,
-  inbox,
-  keptEvents,
-  notifications,
-} from "./schema.ts";
+import { deliveryChunks, devices, historyBlocks, idempotencyKeys, inbox, notifications } from "./schema.ts";
 
 /** Kinds of rows, for the metrics. */
 export const janitorKinds = [
@@ -36,7 +27,6 @@ export const janitorKinds = [
   "notifications",
   "idempotency_keys",
   "inbox",
-  "kept_events",
 ] as const;
 type JanitorKind = (typeof janitorKinds)[number];
 
@@ -50,8 +40,6 @@ interface Dependencies {
    * this rejects, or has no limit, no id is removed.
    */
   readonly inboxRetentionDays?: () => Promise<number>;
-  /** Hours for which events are kept once they are delivered; 0 unless given. */
-  readonly replayHours?: number;
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -115,7 +103,7 @@ const inTransactions = (
 function stepsOf(
   nowMs: number,
   inboxDays: number,
-  { db, historyRetentionDays, replayHours = 0 }: Dependencies,
+  { db, historyRetentionDays }: Dependencies,
 ): readonly JanitorStep<JanitorKind>[] {
   const now = new Date(nowMs).toISOString();
   const oldestKept = lowestUuidv7(nowMs - historyRetentionDays * dayMs);
@@ -177,7 +165,6 @@ function stepsOf(
           ),
         ]
       : []),
-    remove("kept_events", (tx) => rowCount(tx, removeKept(keptEvents, replayHours, batch))),
   ];
 }
 

@@ -23,8 +23,7 @@ import {
 } from "drizzle-orm/pg-core";
 import { bytea, instant } from "../platform/database/sql/columns.ts";
 import { inboxTable } from "../platform/messaging/inbox.ts";
-import { brokerStreamTable } from "../platform/messaging/kept-events.ts";
-import { keptEventTable, outboxTable } from "../platform/messaging/outbox-table.ts";
+import { outboxTable } from "../platform/messaging/outbox-table.ts";
 import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 
 export const push = pgSchema("push");
@@ -392,12 +391,6 @@ export const testRuns = push.table(
 
 /** Events, written in the transaction of the change that they describe, until they have been delivered. */
 export const outbox = outboxTable(push);
-
-/** Events that were delivered, where BROKER_REPLAY_HOURS keeps them. */
-export const keptEvents = keptEventTable(push);
-
-/** The streams that have taken events. */
-export const brokerStreams = brokerStreamTable(push);
 
 /** The leases of the processes that relay events. */
 export const relayLeases = relayLeaseTable(push);

@@ -50,7 +50,7 @@ import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
 import type { Work } from "./queue/work.ts";
 import { pushRpc } from "./rpc.ts";
-import { brokerStreams, inbox, keptEvents, outbox, relayLeases } from "./schema.ts";
+import { inbox, outbox, relayLeases } from "./schema.ts";
 import type { PushSettings } from "./settings.ts";
 
 /** `source` of this service's events. */
@@ -223,7 +223,7 @@ function openPushEvents({
     source: eventSource,
     db: database.db,
     logger,
-    tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },
+    tables: { outbox, leases: relayLeases },
     broker: settings.broker,
     stream: pushEventStream,
     kinds: Object.values(PushEvents),
@@ -263,18 +263,14 @@ function startPushJanitor({
   broker,
 }: Pick<Parts, "settings" | "db" | "logger" | "metrics"> & { readonly broker: Broker | undefined }): Loop {
   const { historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
-  const { replayHours = 0, retentionDays = 0 } = settings.broker ?? {};
   return startJanitor({
     db,
     historyRetentionDays,
     logger,
     intervalSeconds,
-    replayHours,
-    // A day longer than the broker keeps an event that was delivered again at the end of its own retention. The setting
-    // of auth decides on that, so the broker is asked.
+    // The setting of auth decides for how long the broker keeps an event, so the broker is asked.
     ...(broker && {
-      inboxRetentionDays: async () =>
-        2 * Math.max(retentionDays, await broker.retentionDays(deletionsConsumer.stream)) + 1,
+      inboxRetentionDays: async () => (await broker.retentionDays(deletionsConsumer.stream)) + 1,
     }),
     observer: metrics.janitor("push", janitorKinds),
   });

@@ -139,36 +139,6 @@ describe.skipIf(findNats() === undefined || !backends.includes("PostgreSQL"))("e
     await Promise.all([push.stop(), later.stop()]);
   });
 
-  test("reach push though the only disk of NATS is lost before it reads them, and act once though it is lost again", async () => {
-    const auth = await spawnAuthServer("PostgreSQL", { env: { ...broker, BROKER_REPLAY_HOURS: "24" } });
-    cleanup.defer(() => auth.stop());
-    const before = await startPushApart("PostgreSQL", auth, { env });
-    const others = users.map((user) => `again-${user}`);
-    for (const user of others) await addDevice(before, user);
-    await before.stop();
-    for (const user of others) await before.deleteIdentity(user);
-    const delivered = async () => {
-      const metrics = await (await fetch(`${auth.management}/metrics`)).text();
-      expect(metrics).toMatch(/^gatepost_outbox_events\{service="auth"\} 0$/m);
-    };
-    await waitFor(delivered);
-    await nats.restart("lost");
-
-    const push = await startPushApart("PostgreSQL", auth, { env });
-    cleanup.defer(() => push.stop());
-    const losses = () => auth.logs().match(/The broker has lost its events/g) ?? [];
-    await waitFor(async () => expect(await removals()).toBe(others.length), 500);
-    expect(losses()).toHaveLength(1);
-    for (const user of others) await addDevice(push, user);
-    await nats.restart("lost");
-    await waitFor(() => expect(losses(), auth.logs().slice(-3_000)).toHaveLength(2));
-    await waitFor(delivered);
-    await waitFor(async () => expect(await areAllTaken()).toBe(true), 500);
-    await call(push, "", "POST", "push", { title: "Again", message: "Are you there?", utcOffsets: [0] });
-    for (const user of others)
-      await waitFor(async () => expect(await historyOf(push, user), user).toBeGreaterThan(0));
-  });
-
   test("reach push where an authorization has ended, and its device goes", async () => {
     const auth = await spawnAuthServer("PostgreSQL", { env: broker });
     cleanup.defer(() => auth.stop());

@@ -158,7 +158,6 @@ describe.each(backends)("the janitor on %s", (backend) => {
       notifications: 102,
       idempotency_keys: 5001,
       inbox: 0,
-      kept_events: 0,
     });
     expect(record.caughtUp).toEqual(new Set(janitorKinds));
     expect(record.rounds()).toBe(1);

@@ -53,7 +53,7 @@ describe.runIf(binaries && findNats())(
       const env = { ...databaseEnvironment(replicated.database), ...broking, ...logging, DB_POOL_SIZE: "30" };
       server = await startPushServer("PostgreSQL", { env });
       cleanup.defer(() => server.stop());
-      const kept = { replicas: 1, retentionDays: 7, replayHours: 0 };
+      const kept = { replicas: 1, retentionDays: 7 };
       const settings = { servers: [nats.url], credentials: undefined, ca: undefined, ...kept };
       broker = createBroker({ settings, name: "test", logger: captureLog().logger });
       cleanup.defer(() => broker.close());

@@ -90,12 +90,6 @@ export const brokerTable = {
     kind: integer(1, 365),
     default: "7",
   },
-  BROKER_REPLAY_HOURS: {
-    description:
-      "For how many hours after its delivery an event is kept in the database, to be delivered again where the broker has lost it with its disk; 0 keeps none. Of use with one server; in a cluster, BROKER_REPLICAS is to be 3 instead.",
-    kind: integer(0, 8760),
-    default: "0",
-  },
 } as const satisfies SettingsTable;
 
 export interface BrokerSettings {
@@ -110,8 +104,6 @@ export interface BrokerSettings {
   readonly ca: string | undefined;
   readonly replicas: number;
   readonly retentionDays: number;
-  /** Hours for which a delivered event is kept, at most as long as the retention; 0: none is kept. */
-  readonly replayHours: number;
 }
 
 /** The servers that have to be listed for events to be kept on as many of them. */
@@ -122,11 +114,8 @@ export function resolveBrokerSettings(
   env: EnvironmentVariables,
   options: Pick<ReadOptions, "environment" | "prefix">,
 ): Reading<BrokerSettings> {
-  const { value, problems, problem } = resolveSettings(brokerTable, env, options);
+  const { value, problems } = resolveSettings(brokerTable, env, options);
   if (value?.BROKER_URL === undefined) return { value: undefined, problems };
-  const longestReplay = value.BROKER_RETENTION_DAYS * 24;
-  const what = `must be at most ${longestReplay}, the hours of BROKER_RETENTION_DAYS`;
-  const isTooLong = value.BROKER_REPLAY_HOURS > longestReplay;
   return {
     value: {
       servers: value.BROKER_URL,
@@ -134,9 +123,8 @@ export function resolveBrokerSettings(
       ca: value.BROKER_CA,
       replicas: value.BROKER_REPLICAS ?? (value.BROKER_URL.length >= replicated ? replicated : 1),
       retentionDays: value.BROKER_RETENTION_DAYS,
-      replayHours: value.BROKER_REPLAY_HOURS,
     },
-    problems: isTooLong ? [...problems, problem("BROKER_REPLAY_HOURS", what)] : problems,
+    problems,
   };
 }
 

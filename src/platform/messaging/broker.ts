@@ -28,23 +28,13 @@ export interface Broker {
   prepareStream(stream: EventStream): Promise<void>;
   /** Makes the consumer and its stream if they are missing. */
   ensureConsumer(consumer: DurableConsumer): Promise<void>;
-  /**
-   * Returns when the stream was created, as the broker writes it, and makes the stream if it is missing. The time
-   * distinguishes it from a later stream of the same name, which has none of its messages.
-   */
-  identify(stream: EventStream): Promise<string>;
+  /** Looks the stream up at the broker, and makes it if it is missing. Rejects while the stream has no leader. */
+  ensureStream(stream: EventStream): Promise<void>;
   /**
    * Resolves once the stream keeps the message, on most of its replicas. A message with the id of one that was
    * published within ten minutes is not kept again.
-   * @param created when the stream was created that is meant; rejects if the stream is another one by now
    */
-  publish(
-    stream: EventStream,
-    subject: string,
-    id: string,
-    event: EncodedEvent,
-    created?: string,
-  ): Promise<void>;
+  publish(stream: EventStream, subject: string, id: string, event: EncodedEvent): Promise<void>;
   /** Rejects while there is no connection: at once, if there was one that is lost. */
   connected(): Promise<void>;
   /** Fetches messages, each to be acknowledged within 30 seconds; ends after ten messages, or after five seconds. */
@@ -75,57 +65,43 @@ const pullMs = 5_000;
 const pulledMessages = 10;
 
 export function createBroker({ settings, name, logger }: Options): Broker {
-  /** The streams and consumers that were seen since the last failure, by name: when the stream was created. */
-  const ensured = new Map<string, Promise<string>>();
+  /** The streams and consumers that were seen since the last failure, by name. */
+  const ensured = new Map<string, Promise<void>>();
 
   const connection = createNatsConnection({ settings, name, logger, changed: () => ensured.clear() });
   const manager = async () =>
     jetstreamManager(await connection.get(), { checkAPI: false, timeout: timeoutMs });
 
   /** Calls `work` once the stream or consumer is there. After a failure, each of them is looked up again. */
-  async function using<T>(
-    key: string,
-    ensure: () => Promise<string>,
-    work: (created: string) => Promise<T>,
-  ): Promise<T> {
+  async function using<T>(key: string, ensure: () => Promise<void>, work: () => Promise<T>): Promise<T> {
     try {
       const ensuring = ensured.get(key) ?? ensure();
       ensured.set(key, ensuring);
-      return await work(await ensuring);
+      await ensuring;
+      return await work();
     } catch (error) {
       ensured.clear();
       throw error;
     }
   }
 
-  const ensureStream = async (stream: EventStream) =>
-    (await findOrMakeStream(await manager(), stream, settings)).created;
-  async function ensureConsumer(consumer: DurableConsumer): Promise<string> {
-    const created = await ensureStream(consumer.stream);
+  async function ensureStream(stream: EventStream): Promise<void> {
+    await findOrMakeStream(await manager(), stream, settings);
+  }
+  async function ensureConsumer(consumer: DurableConsumer): Promise<void> {
+    await ensureStream(consumer.stream);
     await makeConsumer(await manager(), consumer);
-    return created;
   }
 
   return {
     prepareStream: async (stream) => prepareStream(await manager(), stream, settings),
-    async ensureConsumer(consumer) {
-      await ensureConsumer(consumer);
-    },
-    identify(stream) {
-      ensured.delete(stream.name);
-      return using(
-        stream.name,
-        () => ensureStream(stream),
-        async (created) => created,
-      );
-    },
-    publish: (stream, subject, id, event, wanted) =>
+    ensureConsumer,
+    ensureStream,
+    publish: (stream, subject, id, event) =>
       using(
         stream.name,
         () => ensureStream(stream),
-        async (created) => {
-          if (wanted !== undefined && created !== wanted)
-            throw new Error(`the stream ${stream.name} is another one: the broker has lost its events`);
+        async () => {
           const fields = headers();
           for (const [key, value] of event.headers) fields.set(key, value);
           await (await manager()).jetstream().publish(subject, event.payload, {

@@ -39,7 +39,7 @@ export async function findOrMakeStream(
   { streams }: JetStreamManager,
   { name, subjects }: EventStream,
   settings: BrokerSettings,
-): Promise<Pick<StreamInfo, "cluster" | "config" | "created">> {
+): Promise<Pick<StreamInfo, "cluster" | "config">> {
   try {
     return await streams.info(name);
   } catch (error) {

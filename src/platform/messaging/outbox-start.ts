@@ -7,9 +7,8 @@
  * the sequence has passed becomes the start only once every transaction that was running then has ended, as the
  * snapshots of PostgreSQL show, however long that takes. No transaction is bounded in time as a whole.
  *
- * Events that the broker has lost go back to their old positions: then each process forgets the start when it finds
- * another stream. It also forgets the start when the server is another one than before, or was started anew, as commits
- * may have been lost with the old one. And now and then a look begins at the lowest position all the same.
+ * A process forgets the start when the server is another one than before, or was started anew, as commits may have been
+ * lost with the old one. And now and then a look begins at the lowest position all the same.
  */
 import { sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/pg-core";

@@ -1,6 +1,6 @@
-/** The tables of events: those that are still to be delivered, and those that were delivered and are kept. */
+/** The table of events that are still to be delivered. */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import { bigint, bigserial, index, jsonb, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
+import { bigserial, index, jsonb, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
 import { instant } from "../database/sql/columns.ts";
 
 /** The number of parts that events are divided into by subject, a power of two. The table has an index of the parts. */
@@ -11,49 +11,27 @@ export function partOf(subject: SQLWrapper): SQL {
   return sql`(hashtext(${subject}) & ${sql.raw(`${outboxParts - 1}`)})`;
 }
 
-/** The columns of an event, apart from its position. */
-const eventColumns = () => ({
-  id: uuid("id").notNull(),
-  type: text("type").notNull(),
-  subject: text("subject").notNull(),
-  data: jsonb("data").notNull(),
-  /** The time of what the event reports, which may be long before it was written. */
-  occurredAt: instant("occurred_at").notNull(),
-  /** The time at which the event was written, by the database's clock. */
-  writtenAt: instant("written_at").notNull().defaultNow(),
-  /** The span in which the event was written (W3C Trace Context); null if it was not traced. */
-  traceparent: text("traceparent"),
-  /** The `tracestate` of that span; null if it had none. */
-  tracestate: text("tracestate"),
-});
-
 /** The outbox of a service, in its PostgreSQL schema: events that are still to be delivered. */
 export function outboxTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table(
     "outbox",
     {
       position: bigserial("position", { mode: "number" }).primaryKey(),
-      ...eventColumns(),
-      /** The time of the first delivery, if the broker has lost the event since; null otherwise. */
-      deliveredAt: instant("delivered_at"),
+      id: uuid("id").notNull(),
+      type: text("type").notNull(),
+      subject: text("subject").notNull(),
+      data: jsonb("data").notNull(),
+      /** The time of what the event reports, which may be long before it was written. */
+      occurredAt: instant("occurred_at").notNull(),
+      /** The time at which the event was written, by the database's clock. */
+      writtenAt: instant("written_at").notNull().defaultNow(),
+      /** The span in which the event was written (W3C Trace Context); null if it was not traced. */
+      traceparent: text("traceparent"),
+      /** The `tracestate` of that span; null if it had none. */
+      tracestate: text("tracestate"),
     },
     (table) => [index("outbox_parts").on(partOf(table.subject), table.position)],
   );
 }
 
-/** The table of events that were delivered, with the columns of the outbox, and their positions there. */
-export function keptEventTable<const Name extends string>(schema: PgSchema<Name>) {
-  return schema.table(
-    "kept_events",
-    {
-      position: bigint("position", { mode: "number" }).primaryKey(),
-      ...eventColumns(),
-      /** The time of the first delivery. */
-      deliveredAt: instant("delivered_at").notNull(),
-    },
-    (table) => [index("kept_events_delivered_at").on(table.deliveredAt)],
-  );
-}
-
 export type OutboxTable = ReturnType<typeof outboxTable<string>>;
-export type KeptEventTable = ReturnType<typeof keptEventTable<string>>;

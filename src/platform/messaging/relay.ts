@@ -19,8 +19,6 @@ import { jsonObject, listOf, text } from "../database/sql/readers.ts";
 import { computed, isoTime, rows, selection } from "../database/sql/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 import { processed } from "./event-spans.ts";
-import { FollowedStream, type Replay } from "./followed-stream.ts";
-import { keepDelivered } from "./kept-events.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import { OutboxStart } from "./outbox-start.ts";
 import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
@@ -55,8 +53,6 @@ interface RelaySettings {
   readonly start?: OutboxStart;
   /** Whether no other process uses the database, so that the relay needs no lease; false unless given. */
   readonly isOnlyProcess?: boolean;
-  /** What keeps delivered events, to deliver them again if their stream loses them; none are kept unless given. */
-  readonly replay?: Replay;
   /** Whether events are divided into parts. If not, all events are delivered in order; if so, those of one subject. */
   readonly inParts?: boolean;
 }
@@ -121,11 +117,6 @@ function flushed(log: Logger): Promise<void> {
   });
 }
 
-/** @returns undefined if no delivered event is kept */
-const followed = ({ db, outbox, logger, replay, start, intervalMs = usualIntervalMs }: RelaySettings) =>
-  replay &&
-  new FollowedStream({ db, outbox, logger, replay, holdsMs: intervalMs, changed: () => start?.forget() });
-
 /**
  * Delivers the oldest batch of the outbox, or of a part of it.
  * @returns the number of events; also 0 while another process relays
@@ -133,20 +124,18 @@ const followed = ({ db, outbox, logger, replay, start, intervalMs = usualInterva
 export async function relayOnce(
   settings: RelaySettings,
   part = 0,
-  stream = followed(settings),
   leases = new PartLeases(settings.leases, part),
 ): Promise<number> {
   const { db, isOnlyProcess: alone = false } = settings;
   await flush(settings);
-  const created = await stream?.created();
-  if (alone) return relayBatch(settings, await oldestBatch(settings, part), created);
+  if (alone) return relayBatch(settings, await oldestBatch(settings, part));
   // An event may be visible though no standby has confirmed its commit. The commit of the lease comes after the commits
   // of the events that are found here, so it is confirmed after them. The events are found by a statement of their own,
   // as another process may have had the lease while the first statement waited.
   const lease = await leases.take(db, (tx) => oldestBatch(settings, part, tx));
   if (!lease) return 0;
   try {
-    return await relayBatch(settings, lease.found, created, lease.endsAt);
+    return await relayBatch(settings, lease.found, lease.endsAt);
   } finally {
     await lease.release();
   }
@@ -158,13 +147,11 @@ async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promi
 
 /**
  * @param batch as {@link oldestBatch} finds it
- * @param created when the stream that takes the events was created; undefined: no delivered event is kept
  * @param leaseEndsAt by performance.now(); Infinity: no other process relays
  */
 async function relayBatch(
   settings: RelaySettings,
   batch: readonly PendingEvent[],
-  created: string | undefined,
   leaseEndsAt = Number.POSITIVE_INFINITY,
 ): Promise<number> {
   const { subscribers, mayDeliver } = settings;
@@ -181,22 +168,12 @@ async function relayBatch(
     delivered.push(position);
   }
   await flush({ subscribers });
-  if (delivered.length > 0) await removeDelivered(settings, delivered, created);
+  if (delivered.length > 0) await removeDelivered(settings, delivered);
   return delivered.length;
 }
 
 /** Removes delivered events from the outbox. */
-async function removeDelivered(
-  { db, outbox, replay }: RelaySettings,
-  positions: readonly number[],
-  created: string | undefined,
-): Promise<void> {
-  if (replay && created !== undefined) {
-    const kept = await keepDelivered(db, outbox, replay, created, positions);
-    if (kept === 0)
-      throw new Error("the broker has lost what was delivered, or another process has delivered it as well");
-    return;
-  }
+async function removeDelivered({ db, outbox }: RelaySettings, positions: readonly number[]): Promise<void> {
   await db.execute(
     sql`delete from ${outbox} where ${names(outbox).position} = any(${arrayLiteral(positions)}::bigint[])`,
   );
@@ -267,7 +244,6 @@ export function startRelay(given: RelaySettings): Loop {
   const start = given.start ?? new OutboxStart();
   const settings = { ...given, start };
   const { logger, delivered: report, intervalMs = usualIntervalMs, inParts = false } = settings;
-  const stream = followed(settings);
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({
     number,
@@ -285,14 +261,12 @@ export function startRelay(given: RelaySettings): Loop {
     let pauseMs = intervalMs;
     let failure: unknown;
     try {
-      const delivered = await relayOnce(settings, part.number, stream, part.leases);
+      const delivered = await relayOnce(settings, part.number, part.leases);
       part.failures = 0;
       report?.(delivered);
       if (delivered === batchSize) pauseMs = 0;
     } catch (error) {
       failure = error;
-      // The stream may be another one by now.
-      stream?.forget();
       // A database that was away is used again as soon as it is back; the wait for it is a pause of its own.
       part.failures = isDatabaseAway(error) ? 0 : part.failures + 1;
       pauseMs = Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
@@ -341,8 +315,7 @@ export function startRelay(given: RelaySettings): Loop {
 
   return startLoop(async (stopping) => {
     try {
-      // If no event waits, nothing else would notice that the stream has lost its events.
-      const isIdle = (await isEmpty()) && !(await stream?.hasLost());
+      const isIdle = await isEmpty();
       if (!isIdle) await flush(settings);
       reminders = new Reminders();
       if (isIdle) return intervalMs;

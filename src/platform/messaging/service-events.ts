@@ -10,11 +10,10 @@ import type { Database } from "../database/database.ts";
 import type { Broker, EventStream } from "./broker.ts";
 import type { BrokerSettings } from "./broker-settings.ts";
 import type { CloudEvent } from "./cloud-event.ts";
-import type { KeptEvents } from "./kept-events.ts";
 import { openBroker } from "./open-broker.ts";
 import { type EventKind, outboxBacklog } from "./outbox.ts";
 import { OutboxStart } from "./outbox-start.ts";
-import type { KeptEventTable, OutboxTable } from "./outbox-table.ts";
+import type { OutboxTable } from "./outbox-table.ts";
 import { publishEvents } from "./publish-events.ts";
 import { type Subscriber, startRelay } from "./relay.ts";
 import type { RelayLeaseTable } from "./relay-leases.ts";
@@ -22,8 +21,6 @@ import type { RelayLeaseTable } from "./relay-leases.ts";
 interface EventTables {
   readonly outbox: OutboxTable;
   readonly leases: RelayLeaseTable;
-  readonly kept: KeptEventTable;
-  readonly streams: KeptEvents["streams"];
 }
 
 interface Dependencies {
@@ -61,8 +58,7 @@ interface ServiceEvents {
 
 export async function openServiceEvents(dependencies: Dependencies): Promise<ServiceEvents> {
   const { name, db, tables, stream, kinds, log, mayDeliver, logger } = dependencies;
-  const { outbox, leases, kept, streams } = tables;
-  const { replayHours: hours } = dependencies.broker ?? { replayHours: 0 };
+  const { outbox, leases } = tables;
   const broker = dependencies.broker && (await openBroker(dependencies.broker, name, logger));
   const publisher = broker && publishEvents(broker, stream, kinds);
   const subscribers: readonly Subscriber[] = [
@@ -84,10 +80,6 @@ export async function openServiceEvents(dependencies: Dependencies): Promise<Ser
         start,
         delivered: dependencies.observe(() => outboxBacklog(db, outbox, subscribers, start.position)),
         ...(mayDeliver && { mayDeliver }),
-        ...(publisher &&
-          hours > 0 && {
-            replay: { kept, streams, stream: stream.name, hours, identify: publisher.identify },
-          }),
         // The broker keeps the order of each subject's events only, and so does a log of events beside it. Without a
         // broker the log has all events in order.
         inParts: broker !== undefined,

@@ -96,7 +96,6 @@ describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
       published.push(event.subject);
     };
     await publishNext();
-    const created = await broker.identify(stream);
     const leader = servers[(await leaderOf(settings.servers)) - 1];
     await leader?.kill();
     await publishNext();
@@ -104,8 +103,6 @@ describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
     await leader?.restart("lost");
     await publishNext();
     expect(published).toHaveLength(3);
-    // It is the stream that it was, so nothing is delivered again.
-    expect(await broker.identify(stream)).toBe(created);
     await waitFor(() => expect(subjects()).toEqual(published));
     await reading.stop();
   });

@@ -28,7 +28,6 @@ test("a broker has one server or more, one replica, and keeps events for a week"
       ca: undefined,
       replicas: 1,
       retentionDays: 7,
-      replayHours: 0,
     },
     problems: [],
   });
@@ -88,12 +87,4 @@ test("credentials are quoted nowhere", () => {
   const { problems } = read({ BROKER_URL: "nats://nats", BROKER_CREDENTIALS: "only-a-s3cret" });
   expect(problems).toEqual([expect.stringMatching(/^BROKER_CREDENTIALS must be /)]);
   expect(problems.join()).not.toContain("s3cret");
-});
-
-test("events are kept for replay at most as long as the broker keeps them", () => {
-  const env = { BROKER_URL: "nats://nats", BROKER_RETENTION_DAYS: "2" };
-  expect(read({ ...env, BROKER_REPLAY_HOURS: "48" }).value?.replayHours).toBe(48);
-  expect(read({ ...env, BROKER_REPLAY_HOURS: "49" }).problems).toEqual([
-    "BROKER_REPLAY_HOURS must be at most 48, the hours of BROKER_RETENTION_DAYS",
-  ]);
 });

@@ -16,7 +16,6 @@ export const commonSettings = {
   ca: undefined,
   replicas: 1,
   retentionDays: 7,
-  replayHours: 0,
 };
 
 export function deletionOf(subject: string, id: string = randomUUID()): CloudEvent {

@@ -8,7 +8,7 @@ import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { AuthEvents } from "../../../src/auth/events.ts";
 import { createIdentities } from "../../../src/auth/identities/identities.ts";
-import { brokerStreams, keptEvents, outbox, relayLeases } from "../../../src/auth/schema.ts";
+import { outbox, relayLeases } from "../../../src/auth/schema.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import type { Broker } from "../../../src/platform/messaging/broker.ts";
@@ -46,17 +46,14 @@ describe("the relay, while the stream has no leader", () => {
    * Relays to a broker that is connected.
    * @param answer rejects where a request to publish that subject is to fail, or one that asks about the stream
    */
-  function relayTo(answer: (subject?: string) => Promise<void>, keeps = false) {
+  function relayTo(answer: (subject?: string) => Promise<void>) {
     const published: string[] = [];
     const broker: Broker = {
       prepareStream: () => answer(),
       ensureConsumer: () => answer(),
       connected: async () => undefined,
       close: async () => undefined,
-      async identify() {
-        await answer();
-        return "2026-11-21T09:30:15.123Z";
-      },
+      ensureStream: () => answer(),
       async publish(_stream, _type, _id, { headers }) {
         const subject = String(headers.get("ce-subject"));
         await answer(subject);
@@ -67,8 +64,6 @@ describe("the relay, while the stream has no leader", () => {
       retentionDays: () => Promise.reject(new Error("nobody reads")),
     };
     const publisher = publishEvents(broker, stream, Object.values(AuthEvents));
-    const { identify } = publisher;
-    const replay = { kept: keptEvents, streams: brokerStreams, stream: stream.name, hours: 24, identify };
     const relay = startRelay({
       db: database.db,
       outbox,
@@ -78,33 +73,28 @@ describe("the relay, while the stream has no leader", () => {
       subscribers: [publisher],
       inParts: true,
       intervalMs,
-      ...(keeps && { replay }),
     });
     onTestFinished(() => relay.stop());
     return published;
   }
 
-  test.each([false, true])(
-    "what it could not publish is published soon after there is one (kept for replay: %s)",
-    async (keeps) => {
-      const [subject] = await write(1);
-      let requests = 0;
-      // Where events are kept, each of the eight parts could ask, also those without an event.
-      const last = keeps ? 40 : 6;
-      const elected = Promise.withResolvers<() => number>();
-      const published = relayTo(async () => {
-        requests += 1;
-        if (requests > last) return;
-        // Nobody answers this one, though there is a leader by then.
-        if (requests === last) elected.resolve(stopwatch());
-        throw new TimeoutError();
-      }, keeps);
-      const since = await elected.promise;
-      await waitFor(() => expect(published).toEqual([subject]));
-      // A pause that grows with each failure would be at least 32 times the interval by now.
-      expect(since()).toBeLessThan(16 * intervalMs);
-    },
-  );
+  test("what it could not publish is published soon after there is one", async () => {
+    const [subject] = await write(1);
+    let requests = 0;
+    const last = 6;
+    const elected = Promise.withResolvers<() => number>();
+    const published = relayTo(async () => {
+      requests += 1;
+      if (requests > last) return;
+      // Nobody answers this one, though there is a leader by then.
+      if (requests === last) elected.resolve(stopwatch());
+      throw new TimeoutError();
+    });
+    const since = await elected.promise;
+    await waitFor(() => expect(published).toEqual([subject]));
+    // A pause that grows with each failure would be at least 32 times the interval by now.
+    expect(since()).toBeLessThan(16 * intervalMs);
+  });
 
   test("it is asked for by one look at a time, and not by each part", async () => {
     const subjects = await write(40);

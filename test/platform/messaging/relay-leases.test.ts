@@ -95,7 +95,7 @@ describe.each(backends)("the leases of a relay on %s", (backend) => {
       const own = relaying(losing(what === "release" ? { statement: isRelease } : { commit: isFirst }));
       const other = relaying(database.db);
       const leases = new PartLeases(relayLeases, 0);
-      const relay = () => relayOnce(own.settings, 0, undefined, leases);
+      const relay = () => relayOnce(own.settings, 0, leases);
       const first = await write();
       await relay().catch(() => undefined);
       const second = await write();
