@@ -6,7 +6,7 @@ import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
 import type { PreparedBroker } from "./platform/messaging/broker.ts";
-import { type Subscriber, subscriberWithTimeout } from "./platform/messaging/relay.ts";
+import { type Subscriber, subscriberWithTimeout } from "./platform/messaging/subscribers.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
 import type { BoundContract } from "./platform/openapi/bind.ts";

@@ -10,8 +10,8 @@ import { openDatabase } from "../platform/database/open.ts";
 import { createOtherLeases } from "../platform/database/standbys/other-leases.ts";
 import { createStandbys } from "../platform/database/standbys/standbys.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
-import { logEvents, type Subscriber } from "../platform/messaging/relay.ts";
 import { openServiceEvents } from "../platform/messaging/service-events.ts";
+import { logEvents, type Subscriber } from "../platform/messaging/subscribers.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
 import type { BoundContract } from "../platform/openapi/bind.ts";
@@ -325,6 +325,5 @@ function openAuthEvents(
       if (events.some(({ type }) => endings.has(type))) await untilStandbysKnow();
     },
     observe: (backlog) => metrics.outbox("auth", backlog),
-    isOnlyProcess: settings.database.kind === "embedded",
   });
 }

@@ -11,8 +11,8 @@ import type { Broker, PreparedBroker } from "../platform/messaging/broker.ts";
 import type { CloudEvent } from "../platform/messaging/cloud-event.ts";
 import { startConsuming } from "../platform/messaging/consume-events.ts";
 import { handleOnce } from "../platform/messaging/inbox.ts";
-import { logEvents } from "../platform/messaging/relay.ts";
 import { openServiceEvents } from "../platform/messaging/service-events.ts";
+import { logEvents } from "../platform/messaging/subscribers.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
 import type { BoundContract } from "../platform/openapi/bind.ts";
@@ -229,7 +229,6 @@ function openPushEvents({
     kinds: Object.values(PushEvents),
     log: eventLog && logEvents(eventLog),
     observe: (backlog) => metrics.outbox("push", backlog),
-    isOnlyProcess: settings.database.kind === "embedded",
   });
 }
 

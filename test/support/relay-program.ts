@@ -5,7 +5,6 @@ import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import type { CloudEvent } from "../../src/platform/messaging/cloud-event.ts";
 import { relayOnce } from "../../src/platform/messaging/relay.ts";
-import { captureLog } from "./captured-log.ts";
 
 const { db } = await openDatabase(JSON.parse(process.argv[2] ?? ""), authMigrations);
 let delivered = 0;
@@ -22,7 +21,6 @@ await relayOnce({
   outbox,
   leases: relayLeases,
   source: "https://id.example.com/api/auth",
-  logger: captureLog().logger,
   subscribers: [{ deliver }],
 });
 process.exit();

@@ -2,6 +2,7 @@
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { bigserial, index, jsonb, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
 import { instant } from "../database/sql/columns.ts";
+import type { CloudEvent } from "./cloud-event.ts";
 
 /** The number of parts that events are divided into by subject, a power of two. The table has an index of the parts. */
 export const outboxParts = 8;
@@ -20,7 +21,7 @@ export function outboxTable<const Name extends string>(schema: PgSchema<Name>) {
       id: uuid("id").notNull(),
       type: text("type").notNull(),
       subject: text("subject").notNull(),
-      data: jsonb("data").notNull(),
+      data: jsonb("data").$type<CloudEvent["data"]>().notNull(),
       /** The time of what the event reports, which may be long before it was written. */
       occurredAt: instant("occurred_at").notNull(),
       /** The time at which the event was written, by the database's clock. */

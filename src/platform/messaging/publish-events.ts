@@ -3,7 +3,7 @@ import type { Broker, EventStream } from "./broker.ts";
 import { encodeEvent } from "./cloud-event.ts";
 import { published as inPublishSpan } from "./event-spans.ts";
 import type { EventKind } from "./outbox.ts";
-import { type Subscriber, withDeliveryTimeout } from "./relay.ts";
+import { type Subscriber, withDeliveryTimeout } from "./subscribers.ts";
 
 const timedOut = "the broker did not take the events in time";
 

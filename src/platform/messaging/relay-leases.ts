@@ -30,7 +30,7 @@ export type RelayLeaseTable = ReturnType<typeof relayLeaseTable<string>>;
 const leaseMs = 13_000;
 
 /** A lease that this process has. */
-interface RelayLease<Found> {
+export interface RelayLease<Found> {
   /** A moment until which the lease surely lasts, by performance.now(). */
   readonly endsAt: number;
   /** What was found in the transaction that took it. */
@@ -66,7 +66,7 @@ export class PartLeases {
    */
   async take<Found>(
     db: Database,
-    find: (tx: Executor) => Promise<Found>,
+    find: (tx: Database) => Promise<Found>,
   ): Promise<RelayLease<Found> | undefined> {
     const id = this.#next;
     const taken = await db.transaction(async (tx) => {

@@ -15,8 +15,9 @@ import { type EventKind, outboxBacklog } from "./outbox.ts";
 import { OutboxStart } from "./outbox-start.ts";
 import type { OutboxTable } from "./outbox-table.ts";
 import { publishEvents } from "./publish-events.ts";
-import { type Subscriber, startRelay } from "./relay.ts";
 import type { RelayLeaseTable } from "./relay-leases.ts";
+import { startRelay } from "./relay-loop.ts";
+import type { Subscriber } from "./subscribers.ts";
 
 interface EventTables {
   readonly outbox: OutboxTable;
@@ -44,8 +45,6 @@ interface Dependencies {
   readonly mayDeliver?: ((events: readonly CloudEvent[]) => Promise<void>) | undefined;
   /** Registers the outbox with the metrics. @returns what counts the events that were delivered */
   readonly observe: (backlog: () => Promise<OutboxBacklog>) => (delivered: number) => void;
-  /** Whether no other process uses the database. */
-  readonly isOnlyProcess: boolean;
   readonly logger: Logger;
 }
 
@@ -83,7 +82,6 @@ export async function openServiceEvents(dependencies: Dependencies): Promise<Ser
         // The broker keeps the order of each subject's events only, and so does a log of events beside it. Without a
         // broker the log has all events in order.
         inParts: broker !== undefined,
-        isOnlyProcess: dependencies.isOnlyProcess,
       }),
   };
 }

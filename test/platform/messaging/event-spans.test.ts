@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { IdentityDeletedSchema } from "../../../gen/proto/auth/v1/events_pb.ts";
 import { type CloudEvent, decodeEvent, encodeEvent } from "../../../src/platform/messaging/cloud-event.ts";
 import { inQueueSpan } from "../../../src/platform/messaging/event-spans.ts";
-import { subscriberWithTimeout } from "../../../src/platform/messaging/relay.ts";
+import { subscriberWithTimeout } from "../../../src/platform/messaging/subscribers.ts";
 import { recordSpans } from "../../support/recorded-spans.ts";
 
 const traceparent = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;

@@ -13,7 +13,7 @@ import { authMigrations } from "../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import type { Broker } from "../../../src/platform/messaging/broker.ts";
 import { publishEvents } from "../../../src/platform/messaging/publish-events.ts";
-import { startRelay } from "../../../src/platform/messaging/relay.ts";
+import { startRelay } from "../../../src/platform/messaging/relay-loop.ts";
 import { newPhone } from "../../support/auth-api.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { createMigratedServiceDatabase } from "../../support/service-database.ts";

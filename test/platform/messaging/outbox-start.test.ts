@@ -1,5 +1,5 @@
 /** Where looks into an outbox begin: past what was delivered, also while a snapshot is held, and before all that waits. */
-import { sql } from "drizzle-orm";
+import { type SQLWrapper, sql } from "drizzle-orm";
 import postgres from "postgres";
 import { beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { outbox, relayLeases } from "../../../src/auth/schema.ts";
@@ -8,7 +8,8 @@ import type { Database, OpenDatabase } from "../../../src/platform/database/data
 import type { CloudEvent } from "../../../src/platform/messaging/cloud-event.ts";
 import { outboxBacklog } from "../../../src/platform/messaging/outbox.ts";
 import { OutboxStart } from "../../../src/platform/messaging/outbox-start.ts";
-import { relayOnce, startRelay } from "../../../src/platform/messaging/relay.ts";
+import { oldestEvents } from "../../../src/platform/messaging/relay.ts";
+import { startRelay } from "../../../src/platform/messaging/relay-loop.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
@@ -33,8 +34,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
     cleanup.defer(() => admin.end({ timeout: 1 }));
   });
   let later = 0;
-  /** Milliseconds between full looks: so many that none comes by itself, however long a start is waited for. */
-  const fullLookMs = 1_000_000_000;
+  const minuteMs = 60_000;
   beforeEach(async () => {
     await db.execute(sql`delete from auth.outbox`);
     const now = performance.now.bind(performance);
@@ -55,41 +55,40 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
     ).map(({ subject }) => subject);
   /** Looks so often, and so long after each other, that the start is where it can be. */
   async function settle(start: OutboxStart): Promise<void> {
-    for (let look = 0; look < 6; look += 1) {
+    for (let look = 0; look < 3; look += 1) {
       await start.look(db, outbox, []);
-      later += 4_000;
+      later += minuteMs;
     }
-  }
-
-  /**
-   * Looks until the start has moved up to the position. Transactions of other tests on the same server may hold it back
-   * for a while.
-   */
-  async function reach(start: OutboxStart, position: number): Promise<void> {
-    await waitFor(async () => {
-      await settle(start);
-      expect(start.position).toBe(position);
-    });
+    await start.look(db, outbox, []);
   }
   /** The position after the last one that was given. */
   async function nextPosition(): Promise<number> {
     const [last] = await admin`select last_value + 1 as position from auth.outbox_position_seq`;
     return Number(last?.["position"]);
   }
-
-  test("it passes what was delivered, and stays before what waits", async () => {
-    const start = new OutboxStart(fullLookMs);
+  /** A start that is past all events. */
+  async function pastAll(): Promise<OutboxStart> {
+    const start = new OutboxStart();
     await db.execute(insert("gone", 50));
     await db.execute(sql`delete from auth.outbox`);
+    await settle(start);
+    expect(start.position).toBe(await nextPosition());
+    return start;
+  }
+
+  test("it passes what was delivered, and stays before what waits", async () => {
+    const start = await pastAll();
     await db.execute(insert("waits"));
     const [waits] = await rows<{ position: string }>(db, sql`select position from auth.outbox`);
-    await reach(start, Number(waits?.position));
+    await settle(start);
+    expect(start.position).toBe(Number(waits?.position));
     await db.execute(sql`delete from auth.outbox`);
-    await reach(start, Number(waits?.position) + 1);
+    await settle(start);
+    expect(start.position).toBe(Number(waits?.position) + 1);
   });
 
-  test("a transaction that took a low position long ago and commits late is before it", async () => {
-    const start = new OutboxStart(fullLookMs);
+  test("a transaction that commits within a minute is not passed", async () => {
+    const start = await pastAll();
     const release = Promise.withResolvers<void>();
     const written = Promise.withResolvers<void>();
     const late = admin.begin(async (tx) => {
@@ -99,85 +98,68 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
       await release.promise;
     });
     await written.promise;
-    // Nothing else is written meanwhile, so no transaction with a higher number ends.
-    await settle(start);
-    await settle(start);
-    release.resolve();
-    await late;
-    expect(await subjectsFrom(start)).toEqual(["late"]);
-    expect(await start.look(db, outbox, [])).toEqual({ isAny: true, isAnyKnown: true });
-  });
-
-  test("a position of a transaction that has no number yet is not passed before it has had the time to get one", async () => {
-    const start = new OutboxStart(fullLookMs);
-    await db.execute(insert("gone", 50));
-    await db.execute(sql`delete from auth.outbox`);
-    await reach(start, await nextPosition());
-    // One in 32 positions is written to the log, for which its transaction gets a number.
-    const isNextLogged = async () =>
-      (await admin`select 1 from auth.outbox_position_seq where log_cnt = 0`).length > 0;
-    while (await isNextLogged()) await admin`select nextval('auth.outbox_position_seq')`;
-    const taken = Promise.withResolvers<void>();
-    const release = Promise.withResolvers<void>();
-    const late = admin.begin(async (tx) => {
-      const [position] = await tx`select nextval('auth.outbox_position_seq') as taken`;
-      taken.resolve();
-      await release.promise;
-      await tx`insert into auth.outbox (position, id, type, subject, data, occurred_at)
-        values (${position?.["taken"]}, gen_random_uuid(), 't', 'late', '{}', now())`;
-    });
-    await taken.promise;
-    for (let look = 0; look < 6; look += 1) {
+    // Others are written meanwhile.
+    for (let seconds = 0; seconds < 59; seconds += 1) {
+      await db.execute(insert("gone"));
       await start.look(db, outbox, []);
-      later += 400;
+      await db.execute(sql`delete from auth.outbox`);
+      later += 1_000;
     }
     release.resolve();
     await late;
     expect(await subjectsFrom(start)).toEqual(["late"]);
+    expect(await start.look(db, outbox, [])).toEqual({ isAny: true, parts: [0] });
   });
 
-  test("an event that is put back at an old position is found by a full look, and at once after it is forgotten", async () => {
-    const start = new OutboxStart(fullLookMs);
-    await db.execute(insert("old"));
-    const kept = await rows<{ position: string }>(db, sql`delete from auth.outbox returning position`);
-    await reach(start, await nextPosition());
-    const putBack = () =>
-      db.execute(sql`
-        insert into auth.outbox (position, id, type, subject, data, occurred_at)
-        values (${kept[0]?.position}::bigint, gen_random_uuid(), 't', 'old', '{}', now())`);
+  test.each([
+    ["what becomes visible later", async () => undefined],
+    [
+      "what is written where the sequence is behind it",
+      async (position: number) =>
+        void (await admin`
+        select setval('auth.outbox_position_seq', ${position + 1_000}::bigint)`),
+    ],
+  ])("%s is found within a minute", async (_what, afterwards) => {
+    const start = await pastAll();
+    const position = (await nextPosition()) - 40;
+    const putBack = db.execute.bind(
+      db,
+      sql`
+      insert into auth.outbox (position, id, type, subject, data, occurred_at)
+      values (${position}::bigint, gen_random_uuid(), 't', 'old', '{}', now())`,
+    );
     await putBack();
-    expect(await start.look(db, outbox, [])).toEqual({ isAny: false, isAnyKnown: false });
-    later += fullLookMs;
-    expect(await start.look(db, outbox, [])).toEqual({ isAny: true, isAnyKnown: true });
-    expect(await subjectsFrom(start)).toEqual(["old"]);
-    await db.execute(sql`delete from auth.outbox`);
-    await reach(start, await nextPosition());
-    await putBack();
-    expect(await subjectsFrom(start)).toEqual([]);
-    start.forget();
+    await afterwards(position);
+    let looks = 0;
+    const step = minuteMs / 10;
+    do {
+      looks += 1;
+      later += step;
+    } while (!(await start.look(db, outbox, [])).isAny);
+    expect(looks).toBeLessThanOrEqual(10);
     expect(await subjectsFrom(start)).toEqual(["old"]);
   });
 
-  test("it is forgotten where the sequence is behind it, or the server is another one, and not after a look that failed", async () => {
-    const start = new OutboxStart(fullLookMs);
-    await db.execute(insert("gone", 50));
-    await db.execute(sql`delete from auth.outbox`);
-    const before = await nextPosition();
-    await reach(start, before);
-    await admin`select setval('auth.outbox_position_seq', ${before - 40}::bigint)`;
-    await start.look(db, outbox, []);
-    expect(start.position).toBe(0);
-    await admin`select setval('auth.outbox_position_seq', ${before}::bigint)`;
-    await reach(start, before + 1);
+  test("a look that failed moves nothing", async () => {
+    const start = await pastAll();
+    const before = start.position;
     vi.spyOn(db, "execute").mockImplementationOnce(() => {
       throw new Error("the connection is lost");
     });
     await expect(start.look(db, outbox, [])).rejects.toThrow("the connection is lost");
-    expect(start.position).toBe(before + 1);
-    const other = await createMigratedServiceDatabase("PGlite", authMigrations);
-    cleanup.defer(() => other.drop());
-    await start.look((await other.open()).db, outbox, []);
-    expect(start.position).toBe(0);
+    expect(start.position).toBe(before);
+  });
+
+  test("the parts are those in which events wait", async () => {
+    const start = await pastAll();
+    for (const subject of ["a", "b", "c"]) await db.execute(insert(subject));
+    const [found] = await rows<{ parts: number[] }>(
+      db,
+      sql`select json_agg(distinct hashtext(subject) & 7) as parts from auth.outbox`,
+    );
+    const { parts } = await start.look(db, outbox, [], 8);
+    expect(parts.toSorted()).toEqual(found?.parts.toSorted());
+    expect(await start.look(db, outbox, [{ types: ["other"] }], 8)).toEqual({ isAny: true, parts: [] });
   });
 
   test("while a snapshot is held, what was delivered is not walked through again and again", async () => {
@@ -197,27 +179,32 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
     await db.execute(sql`delete from auth.outbox`);
     // As autovacuum does before long.
     await admin`analyze auth.outbox`;
-    const start = new OutboxStart(fullLookMs);
-    await reach(start, await nextPosition());
+    const start = new OutboxStart();
+    await settle(start);
+    expect(start.position).toBe(await nextPosition());
     const subscribers = [{ deliver: (_: CloudEvent) => undefined, types: ["t"] }];
     const settings = {
       ...{ db, outbox, leases: relayLeases, source: "s", subscribers, start },
-      logger: captureLog().logger,
     };
-    const looks = {
-      "the look whether events wait": () => start.look(db, outbox, subscribers),
-      "the backlog": () => outboxBacklog(db, outbox, subscribers, start.position),
-      "the oldest batch": () => relayOnce({ ...settings, isOnlyProcess: true }),
-      "the oldest batch of a part": () => relayOnce({ ...settings, isOnlyProcess: true, inParts: true }, 3),
-    };
-    for (const [name, look] of Object.entries(looks)) {
+    /** The statement that is executed. */
+    async function executed(work: () => Promise<unknown>): Promise<SQLWrapper> {
       const execute = vi.spyOn(db, "execute");
-      await look();
+      await work();
       const [[statement = ""] = []] = execute.mock.calls;
       execute.mockRestore();
+      return typeof statement === "string" ? sql.raw(statement) : statement;
+    }
+    const looks = {
+      "the look whether events wait": await executed(() => start.look(db, outbox, subscribers)),
+      "the look in which parts": await executed(() => start.look(db, outbox, subscribers, 8)),
+      "the backlog": await executed(() => outboxBacklog(db, outbox, subscribers, start.position)),
+      "the oldest batch": oldestEvents(db, settings, 0),
+      "the oldest batch of a part": oldestEvents(db, { ...settings, inParts: true }, 3),
+    };
+    for (const [name, look] of Object.entries(looks)) {
       const plan = await rows<{ "QUERY PLAN": string }>(
         db,
-        sql`explain (analyze, buffers, timing off) ${typeof statement === "string" ? sql.raw(statement) : statement}`,
+        sql`explain (analyze, buffers, timing off) ${look}`,
       );
       const lines = plan.map((line) => line["QUERY PLAN"]);
       const pages = /shared hit=(\d+)/.exec(lines.find((line) => line.includes("Buffers")) ?? "")?.[1];
@@ -227,7 +214,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
   });
 
   test("the running relay moves it, and delivers what comes", async () => {
-    const start = new OutboxStart(fullLookMs);
+    const start = new OutboxStart();
     const subjects: string[] = [];
     const relay = startRelay({
       ...{ db, outbox, leases: relayLeases, source: "s", start, intervalMs: 5 },
@@ -236,7 +223,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
     });
     await db.execute(insert("first", 3));
     await waitFor(() => {
-      later += 1_000;
+      later += minuteMs;
       expect(start.position).toBeGreaterThan(0);
     });
     await db.execute(insert("second", 3));
