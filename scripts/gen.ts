@@ -100,10 +100,14 @@ const settingsPage: Generator = {
 /** Characters that a password must have: shorter common ones need no list. */
 const MIN_PASSWORD_LENGTH = 8;
 const COMMON_PASSWORDS = 10_000;
+const PASSWORDS_OF_LINE = 20;
 
-/** The most common of the passwords that are long enough, in lower case, from a list that is ordered by frequency. */
+/**
+ * The most common of the passwords that are long enough, in lower case, from a list that is ordered by frequency. The
+ * first line names the source; below, white space separates them, as none of them has any.
+ */
 const commonPasswords: Generator = {
-  output: "gen/common-passwords.json",
+  output: "gen/common-passwords.txt",
   async generate(target) {
     const { dictionary } = await import("@zxcvbn-ts/language-common");
     const listed: readonly string[] = Object.values(dictionary["passwords-common"]);
@@ -111,10 +115,10 @@ const commonPasswords: Generator = {
     const source =
       "@zxcvbn-ts/language-common, Copyright (c) 2012-2016 Dan Wheeler and Dropbox, Inc., Copyright (c) 2021 @zxcvbn-ts, MIT License";
     await mkdir(join(target, "gen"), { recursive: true });
-    await writeFile(
-      join(target, "gen/common-passwords.json"),
-      `${JSON.stringify({ source, passwords }, undefined, 1)}\n`,
+    const lines = Array.from({ length: COMMON_PASSWORDS / PASSWORDS_OF_LINE }, (_, line) =>
+      passwords.slice(line * PASSWORDS_OF_LINE, (line + 1) * PASSWORDS_OF_LINE).join(" "),
     );
+    await writeFile(join(target, "gen/common-passwords.txt"), `${[source, ...lines].join("\n")}\n`);
   },
 };
 

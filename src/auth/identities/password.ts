@@ -13,9 +13,9 @@ const minCharacters = 8;
 let commonPasswords: Promise<ReadonlySet<string>> | undefined;
 
 async function readCommonPasswords(): Promise<ReadonlySet<string>> {
-  const text = await readFile(new URL("../../../gen/common-passwords.json", import.meta.url), "utf8");
-  const { passwords }: { passwords: readonly string[] } = JSON.parse(text);
-  return new Set(passwords);
+  const text = await readFile(new URL("../../../gen/common-passwords.txt", import.meta.url), "utf8");
+  const [_source, ...lines] = text.trimEnd().split("\n");
+  return new Set(lines.flatMap((line) => line.split(" ")));
 }
 
 /**
