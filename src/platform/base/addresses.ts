@@ -15,8 +15,8 @@ export function urlHost(host: string): string {
 const absoluteForm = /^https?:\/\/([^/?#@\\]+)((?:[/?#].*)?)$/is;
 
 /**
- * The one form of equal targets (RFC 3986 section 6.2.2): characters that need no encoding have none, and the digits of
- * other encoded bytes are capitals. So an encoded slash stays one.
+ * The one form of equal targets (RFC 3986 section 6.2.2): nothing is encoded without need, and an encoded slash stays
+ * one.
  * @returns the path with its query and, of a URL, its authority, which replaces Host (RFC 9112 section 3.2.2)
  */
 export function normalTarget(target: string) {

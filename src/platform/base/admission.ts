@@ -1,21 +1,16 @@
 /**
- * Sheds load: while more requests arrive than can be answered, some are refused at once, so that the others still get a
- * prompt response (Controlled Delay, RFC 8289, with the requests of a process in the place of a queue's packets).
- *
- * A request is refused if all of these hold:
+ * Sheds load, so that the requests that are let in get a prompt response (Controlled Delay, RFC 8289, with the requests
+ * of a process in the place of a queue's packets). A request is refused if all of these hold, or if one of a higher
+ * priority was refused within the last second:
  *
  * 1. At least 384 requests of its priority or a higher one are in flight.
- * 2. At least as many requests of its own priority are in flight as got a response in 200 ms, at the highest rate of
- *    the last ten seconds. The rate of the moment will not do: refusing takes time, so it falls, and even more requests
- *    would be refused.
- * 3. There is a queue: fewer than half of the requests of its priority that were admitted lately got a response within
- *    100 ms; or the first of those that are not started yet has waited longer than that, in two turns of the event
- *    loop.
+ * 2. At least as many of its own priority are in flight as got a response in 200 ms, at the best rate of the last ten
+ * seconds.
+ * 3. There is a queue: fewer than half of those of its priority that were admitted lately got a response within 100 ms;
+ * or the first that is not started has waited longer than that, in two turns of the event loop.
  *
- * Requests that are admitted by these rules wait for 200 ms or longer, which is a queue, so the rules go on applying
- * until fewer requests arrive. Fewer than 384 callers who each wait for their response are never refused, nor are many
- * requests that only wait for a distant database. A request is also refused if one of a higher priority was refused
- * within the last second.
+ * Fewer than 384 callers who each wait for their response are never refused, nor are those that only wait for a distant
+ * database.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -81,15 +76,13 @@ const minBacklog = 384;
 /** Milliseconds within which a response is prompt. */
 const promptMs = 100;
 /**
- * Milliseconds for whose requests there is room while there is a queue. Were it no longer than a prompt response, the
- * requests that are admitted by it would be answered promptly, and the queue be taken to be over.
+ * Milliseconds for whose requests there is room while there is a queue: more than {@link promptMs}, or it would seem
+ * over.
  */
 const roomMs = 200;
 /** Milliseconds in which responses are counted for a rate. In shorter times there may be twice as many by chance. */
 const rateMs = 500;
-/**
- * Whether there is a queue is judged by the requests of a window. It is at least this long, and has at least so many.
- */
+/** A window, by which a queue is judged, lasts at least so long and has at least so many requests. */
 const windowMs = 100;
 const windowRequests = 50;
 /** Milliseconds after which a window is begun anew, however few its requests are: it is too old by then. */
@@ -156,9 +149,7 @@ class Load {
   refusedAt = Number.NEGATIVE_INFINITY;
   readonly #rate = new BestRate();
   #current = windowFrom(0);
-  /**
-   * The window before; it is judged at the end of the current window: its requests without a response are late by then.
-   */
+  /** The window before. It is judged at the end of the current one: what has no response by then is late. */
   #previous = windowFrom(0);
 
   get inProgress(): number {
@@ -249,9 +240,8 @@ export class Admission {
   }
 
   /**
-   * Admits a request, or refuses it.
-   * @returns the request, for a call of `start`, and one of `leave` when it has got its response or is given up;
-   *   undefined if it is refused
+   * Admits a request, or refuses it: then the result is undefined.
+   * @returns for a call of `start`, and one of `leave` once it has its response or is given up
    */
   enter(request: Prioritized, arrival: Arrival): Admitted | undefined {
     // What arrived while the process was busy has waited since this turn of the event loop began.
@@ -274,10 +264,7 @@ export class Admission {
     return undefined;
   }
 
-  /**
-   * Calls `begin` in this turn of the event loop, or in one of the next if many requests are admitted; never if the
-   * request has left by then.
-   */
+  /** Calls `begin` in this turn of the event loop or a later one; never if the request has left by then. */
   start(admitted: Admitted, begin: () => void): void {
     this.#starts.add(admitted.priority, admitted.entered, () => {
       if (admitted.hasLeft) return false;
@@ -290,8 +277,7 @@ export class Admission {
   }
 
   /**
-   * Records that the response to an admitted request begins to be sent. Most responses are sent at once; one that is
-   * not waits only for its client, and no longer counts as in flight after the next turn of the event loop.
+   * Records that the response begins to be sent: after the next turn it waits for its client alone, and does not count.
    */
   respond(admitted: Admitted): void {
     admitted.isResponded = true;
@@ -314,10 +300,7 @@ export class Admission {
     this.#loads[admitted.priority].finish(admitted, performance.now());
   }
 
-  /**
-   * Takes incomplete requests out of those in flight until they are complete. Otherwise anybody could fill the count.
-   * Whether a request is complete is known only once it was started, which reads its body.
-   */
+  /** Takes incomplete requests out of those in flight until they are complete, or anybody could fill the count. */
   #suspendIncomplete(): void {
     const starting = this.#starting;
     this.#starting = [];

@@ -1,6 +1,5 @@
 /**
- * What pages of other origins may do (the CORS protocol of the Fetch standard), on the HTTP APIs and on the
- * RPC protocols alike. The caller passes in the headers that only some APIs have.
+ * What pages of other origins may do (the CORS protocol of the Fetch standard), on the HTTP APIs and the RPC protocols.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -20,15 +19,11 @@ export interface CorsPolicy {
   readonly methods: readonly string[];
   readonly allowedHeaders: readonly string[];
   readonly exposedHeaders: readonly string[];
-  /**
-   * Seconds that browsers cache a preflight response. An origin that is removed may still send requests for as long.
-   */
+  /** Seconds that browsers cache a preflight response, and that a removed origin may still send requests. */
   readonly maxAgeSeconds: number;
 }
 
-/**
- * One policy for a whole port: the headers that every API has, those of these APIs, and those of Connect and gRPC-Web.
- */
+/** The policy of a whole port: headers of every API, of these APIs, and of Connect and gRPC-Web. */
 export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders[]): CorsPolicy {
   return {
     origins,

@@ -1,7 +1,4 @@
-/**
- * What an error of the database means. The code decides, never the text. Drivers and the query builder wrap
- * errors in errors, so the code is searched for in the causes too.
- */
+/** What an error of the database means, by its code or that of one of its causes. */
 
 /** The error and its causes. */
 export function* causes(thrown: unknown): Generator<object> {
@@ -20,9 +17,7 @@ export function codeMatching(thrown: unknown, pattern: RegExp): string | undefin
   return undefined;
 }
 
-/**
- * The five-character SQLSTATE of an error that PostgreSQL raised. No SQLSTATE begins with E, as a socket's EPIPE does.
- */
+/** The five-character SQLSTATE of an error that PostgreSQL raised. None begins with E, as a socket's EPIPE does. */
 export function sqlState(thrown: unknown): string | undefined {
   return codeMatching(thrown, /^[0-9A-DF-Z][0-9A-Z]{4}$/);
 }
@@ -57,8 +52,8 @@ const unavailableCodes =
   /^(ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|CONNECTION_\w+)$/;
 
 /**
- * Whether the error means that the database is unavailable, so that the caller may try again later. A refused login is
- * such an error, too: the operator of the database can end it, and it is not the request's fault.
+ * Whether the error means that the database is unavailable, so that the caller may try again later; a refused login
+ * too.
  */
 export function isDatabaseUnavailable(thrown: unknown): boolean {
   return (
@@ -68,10 +63,7 @@ export function isDatabaseUnavailable(thrown: unknown): boolean {
   );
 }
 
-/**
- * Codes of errors after which the database serves others, or may not serve for long: one statement or transaction took
- * too long or was in another's way, or no synchronous standby confirms commits.
- */
+/** Codes of errors of one statement or transaction, and of commits that no standby confirms: the database is there. */
 const notAway = /^(57014|55P03|40001|40P01|25P03|CONNECTION_UNCONFIRMED)$/;
 
 /** Whether the error means that the database cannot be reached, so that it is soon worth another try. */

@@ -10,10 +10,7 @@ export interface Timed {
   expire(): void;
 }
 
-/**
- * Milliseconds between two passes over the work in progress, at least. So deadlines that follow each other closely
- * share a pass. A deadline may be noticed so much later.
- */
+/** Milliseconds between two passes over the work in progress: a deadline may be noticed so much later. */
 const resolutionMs = 100;
 
 /** Work in progress with deadlines. Work that has expired is forgotten, whether or not it ever ends. */
@@ -64,8 +61,7 @@ export class Deadlines<T extends Timed> {
 const waiting = new Deadlines();
 
 /**
- * The result of the work, or of `onTimeout` if the work takes longer. The work itself is not stopped. The timeout does
- * not keep the process alive.
+ * The result of the work, or of `onTimeout` if the work takes longer; it is not stopped, and the process may end.
  * @param onTimeout may throw: then this rejects
  */
 export function withTimeout<T, Late>(

@@ -1,23 +1,16 @@
 /**
  * Responses over HTTP/2 that are ready before their request has ended, such as refusals. If such a response ends first,
- * it is the client that closes the stream, with the end of its request; Node counts the stream as open until it has
- * read all that came with it. A client that keeps as many streams open as it may then seems to exceed the limit: Node
- * resets its requests with ENHANCE_YOUR_CALM, or ends the connection ("max concurrent streams exceeded"). The same
- * happens while a reset of Node's own (RST_STREAM without error, of what nobody reads) waits to be sent. If the request
- * ends first, the end of the response closes the stream, and Node forgets it before the client can know.
- *
- * A refusal over native gRPC is trailers only, so all of it waits for the end of the request. Sent as headers, with the
- * end later, it would come no sooner: grpc-go and @grpc/grpc-js wait for the end, and take it for an internal error
- * then. A client that has sent its message gets the refusal at once.
+ * Node counts the stream as open until it has read all of the request, so a client that keeps as many streams open as
+ * it may seems to exceed the limit: its requests are reset with ENHANCE_YOUR_CALM, or its connection is ended. So the
+ * request ends first.
  */
 import type { ServerHttp2Stream } from "node:http2";
 
 /**
- * Ends the response no sooner than the request, of which the rest is discarded. All else of the response is sent at
- * once. Should the client wait for the response, the wait has an end: then the stream is reset without error, so that
- * the client sends no more (RFC 9113 section 8.1). Call it before anything is sent.
- * @param requestMs how long a request may take. A third of it is given: a busy client sends its bodies late, as all of
- * them share the window of the connection
+ * Ends the response no sooner than the request, of which the rest is discarded; all else of the response is sent at
+ * once. If the request does not end, the stream is reset without error (RFC 9113 section 8.1). Call it before anything
+ * is sent.
+ * @param requestMs how long a request may take; a third of it is given here
  */
 export function endAfterRequest(stream: ServerHttp2Stream, requestMs: number): void {
   if (stream.endAfterHeaders) return;

@@ -1,7 +1,6 @@
 /**
- * Errors that reach callers. One table serves every protocol: a kind of error has a code, an HTTP status,
- * a gRPC status and an OAuth error code. Services add kinds of their own with the same shape. Any other
- * thrown value is a defect: the caller gets `internal_error`, which reveals nothing of the cause.
+ * Errors that reach callers. One table serves every protocol; services add kinds of the same shape. Any other thrown
+ * value is a defect: the caller gets `internal_error`, which reveals nothing of the cause.
  */
 import { Code } from "@connectrpc/connect";
 import { isDatabaseUnavailable } from "./database-errors.ts";
@@ -126,9 +125,7 @@ export class ServiceError extends Error {
   readonly retryAfterSeconds: number | undefined;
   readonly allow: readonly string[] | undefined;
 
-  /**
-   * @param detail the problem and its remedy, for the caller: no secret, no SQL
-   */
+  /** @param detail the problem and its remedy, for the caller: no secret, no SQL */
   constructor(kind: ErrorKind, detail: string, options: ServiceErrorOptions = {}) {
     super(detail, options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
@@ -171,10 +168,7 @@ export function tooManyRequests(seconds: number): ServiceError {
   );
 }
 
-/**
- * A thrown value as an error that may be shown to the caller. An unavailable database becomes `unavailable`, a
- * defect becomes `internal_error`.
- */
+/** A thrown value as one for the caller: `unavailable` for the database's absence, `internal_error` for a defect. */
 export function asServiceError(thrown: unknown): ServiceError {
   if (thrown instanceof ServiceError) return thrown;
   if (isDatabaseUnavailable(thrown)) return unavailable("The database", thrown);

@@ -1,7 +1,4 @@
-/**
- * Ends connections that do not get through their handshake: that of TLS and, over HTTP/2, the settings with which a
- * client begins (RFC 9113 section 3.4). Until then no other limit ends them, and what is sent on them is never flushed.
- */
+/** Ends connections that do not get through their handshake, of TLS or of HTTP/2 (RFC 9113 section 3.4), in time. */
 import type { Http2Session, ServerHttp2Session } from "node:http2";
 import type { Server, Socket } from "node:net";
 import type { TLSSocket } from "node:tls";

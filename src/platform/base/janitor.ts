@@ -1,6 +1,4 @@
-/**
- * The rounds of a janitor: the steps that remove the rows of a service which are needed no more, one after the other.
- */
+/** The rounds of a janitor: the steps that remove a service's unneeded rows, one after the other. */
 import type { Logger } from "pino";
 import { every, type Loop } from "./loop.ts";
 import type { JanitorObserver } from "./observers.ts";
@@ -30,9 +28,8 @@ export interface RoundOptions<Kind extends string> {
 }
 
 /**
- * Runs every step once, in order, or until `stopping` is aborted. The steps after one that fails run as usual.
- * @throws the error of the step that failed, at the end; AggregateError with the errors of all of them if several
- * failed
+ * Runs every step once, in order, or until `stopping` is aborted; also those after one that fails.
+ * @throws at the end: the error of the step that failed, or an AggregateError of several
  */
 export async function runRound<Kind extends string>(
   steps: readonly JanitorStep<Kind>[],

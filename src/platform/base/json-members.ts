@@ -3,8 +3,8 @@
 const tokens = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}[\]]/g;
 
 /**
- * The name of a member that an object has more than once; undefined if there is none. RFC 7493 section 2.3
- * forbids repeated members, since two parsers may read different values from the same text.
+ * The name of a member that an object has more than once, which RFC 7493 section 2.3 forbids; undefined if there is
+ * none.
  * @param text valid JSON
  */
 export function repeatedMember(text: string): string | undefined {

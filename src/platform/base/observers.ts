@@ -1,10 +1,7 @@
 /** Interfaces that receive what the process does: for its metrics, or for a test. */
 import type { Priority } from "./priority.ts";
 
-/**
- * Receives every HTTP request that got its response. `operation` is an operationId of the contract, so the values are
- * few.
- */
+/** Receives every HTTP request that got its response. `operation` is an operationId. */
 export interface HttpObserver {
   /** The operation is served, and a success of it has this status. */
   serves(info: { service: string; operation: string; status: number }): void;
@@ -31,10 +28,7 @@ export type RpcProtocol = "grpc" | "connect" | "grpc-web";
 
 /** Receives how many requests are in flight, how long they waited, and how many were refused as too many arrived. */
 export interface AdmissionObserver {
-  /**
-   * Receives a function that counts, by priority, the admitted requests without a response. It may be called at any
-   * time.
-   */
+  /** Receives a function that counts the admitted requests without a response, by priority, at any time. */
   inFlight(count: () => Readonly<Record<string, number>>): void;
   /** An admitted request is started so many seconds after the process has read it. */
   waited(priority: Priority, seconds: number): void;

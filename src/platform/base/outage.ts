@@ -1,16 +1,12 @@
 /**
- * The outages of a database. All of a process meets them, and reports its errors here; they are logged once for all: a
- * line when an outage begins, one each minute while it lasts, and one when it is over. Where a server is there again
- * and objects to something, such as the password, that is said at once.
+ * The outages of a database, logged once for all who meet them: at the begin, each minute, and at the end. Where a
+ * server is there again and objects to something, such as the password, that is logged at once.
  */
 import { causes, codeMatching, isDatabaseAway } from "./database-errors.ts";
 
 /** Milliseconds between two lines of an outage that lasts. */
 const reminderMs = 60_000;
-/**
- * Milliseconds of success after which an outage is over: more than a statement takes to fail, as some may meet it while
- * others are served.
- */
+/** Milliseconds of success after which an outage is over: more than a statement takes to fail. */
 const calmMs = 10_000;
 
 /** Of a caller that found all connections in use: others use the database. */

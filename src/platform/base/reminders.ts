@@ -27,9 +27,7 @@ export class Reminders {
     return true;
   }
 
-  /**
-   * Whether this failure is to be logged now. A failure with another message or cause is another one, and due at once.
-   */
+  /** Whether this failure is to be logged now; one with another message or cause is another one. */
   isFailureDue(failure: unknown): boolean {
     return this.isDue(failure instanceof Error ? `${failure} ${failure.cause}` : String(failure));
   }

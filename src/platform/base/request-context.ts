@@ -1,7 +1,4 @@
-/**
- * The context of one request of any protocol: its id, its trace, its log. The binding (openapi/bind.ts,
- * rpc/connect-handler.ts, rpc/call.ts) makes it first and passes it along explicitly.
- */
+/** The context of one request of any protocol: its id, its trace, its log. The bindings make it and pass it along. */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { readTraceparent, type Span, type SpanAttributes, startSpan } from "./tracing.ts";
@@ -29,8 +26,7 @@ export class RequestContext {
   }
 
   /**
-   * Names the span of this request or, where nothing is traced, the caller's. It is passed on to every service that is
-   * called for the request.
+   * The span of this request or, where nothing is traced, the caller's; passed on to services that are called for it.
    */
   get traceparent(): string | undefined {
     return this.#span?.context.traceparent ?? this.#caller;

@@ -1,16 +1,10 @@
-/**
- * Makes resets cheap: a client of HTTP/2 may reset its requests as soon as it has sent them (CVE-2023-44487). Node
- * closes a connection only after 1,000 resets at once, or 33 in each second.
- */
+/** Makes resets cheap, as a client of HTTP/2 may reset its requests as soon as it has sent them (CVE-2023-44487). */
 import type { ServerHttp2Stream } from "node:http2";
 
 /** The requests that have arrived in this turn of the event loop. */
 let arrived: { readonly stream: ServerHttp2Stream; readonly begin: () => void }[] = [];
 
-/**
- * Begins with a request once everything that has arrived together with it is read, unless it has been reset by then. To
- * begin with a request and to end it again costs many times as much as its stream alone.
- */
+/** Begins with a request once all that arrived together with it is read, unless it has been reset by then. */
 export function unlessReset(stream: ServerHttp2Stream, begin: () => void): void {
   // Nobody is left to receive the error.
   stream.on("error", () => undefined);

@@ -10,8 +10,7 @@ import type { ServerHttp2Stream } from "node:http2";
 type HeaderList = OutgoingHttpHeaders | OutgoingHttpHeader[];
 
 /**
- * A response of HTTP/1 that reports when its headers are sent. It is a class, because a method that each response had
- * for itself would make responses slower to use.
+ * A response of HTTP/1 that reports when its headers are sent; a class, as own methods would make each response slower.
  */
 export class HttpResponse<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
   #responding: (() => void) | undefined;

@@ -1,8 +1,6 @@
 /**
- * Items in progress, such as requests, each in a slot that is released soon. This is not a Set on purpose. A Set
- * whose members change often allocates a new table from time to time. Once V8 has moved the old table to the old
- * generation, the table keeps its former members alive until that generation is collected. Part of all requests
- * would be promoted with everything they hold, which cost a third of the speed of short requests.
+ * Items in progress, such as requests, each in a slot that is released soon. A Set that changes often allocates new
+ * tables, and an old one keeps its former members alive, which cost a third of the speed of short requests.
  */
 export class Slots<T> {
   readonly #slots: (T | undefined)[] = [];

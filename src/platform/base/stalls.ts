@@ -1,7 +1,6 @@
 /**
- * Ends what does not get on, so that nobody holds memory for ever: responses that the client does not read, and
- * requests that it never ends. One timer serves all, since one for each stream would cost a hundredth of the time of a
- * short one.
+ * Ends what does not get on: responses that the client does not read, and requests that it never ends. One timer for
+ * all.
  */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
@@ -23,8 +22,7 @@ export const stallLimits: StallLimits = { requestMs: 30_000, responseMs: 60_000 
 const passes = 4;
 
 /**
- * A connection or stream, and how far its response had got when it was last looked at. Time is counted in passes: a
- * pause of this process is none of the client.
+ * A connection or stream, and how far its response had got at the last pass. A pause of this process is no client's.
  */
 abstract class Watched {
   #written: number | undefined;

@@ -1,7 +1,6 @@
 /**
- * Starts few requests at a time. If a thousand that arrive together were all started, the objects of each would live
- * until most of them have a response. That is longer than V8's young generation lasts, so each request would cost
- * much more processor time. A request that has not been started is small.
+ * Starts few requests at a time. Of a thousand that were started together, the objects would outlive V8's young
+ * generation, at much more processor time; a request that has not been started is small.
  */
 import { type Priority, priorities } from "./priority.ts";
 
@@ -33,9 +32,7 @@ export class Starts {
   }
 
   /**
-   * Calls `start` now or in one of the next turns of the event loop. Of those that wait, higher priorities come first,
-   * and the earlier ones of a priority. Turns are short while the process has little to do, so this does not limit how
-   * many requests wait for a database.
+   * Calls `start` now or in one of the next turns of the event loop: higher priorities first, then the earlier ones.
    * @param since when the request arrived, by performance.now()
    * @param start returns whether there was anything to start
    */

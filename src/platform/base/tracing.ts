@@ -1,7 +1,6 @@
 /**
- * Traces: what is done for one request, over processes, as spans (OpenTelemetry). Nothing is traced, and nothing is
- * done for it but a look at a variable, until {@link traceWith} is given a tracer. That is the one thing here that is
- * not handed to those who use it: a trace runs through all of them, as a call stack does.
+ * Traces: what is done for one request, over processes, as spans (OpenTelemetry). Nothing is traced until {@link
+ * traceWith} is given a tracer, the one thing here that is not handed to those who use it.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 
@@ -13,10 +12,7 @@ export interface TraceContext {
   readonly isLocal?: boolean;
 }
 
-/**
- * Attributes, named as in OpenTelemetry's semantic conventions. No value is anything that a caller has sent, or says
- * anything about a person.
- */
+/** Attributes, named by OpenTelemetry's semantic conventions. No value is what a caller has sent, or of a person. */
 export type SpanAttributes = Readonly<Record<string, string | number>>;
 
 export interface SpanStart {
@@ -24,10 +20,7 @@ export interface SpanStart {
   readonly name: string;
   readonly kind: "server" | "client" | "producer" | "consumer" | "internal";
   readonly attributes?: SpanAttributes | undefined;
-  /**
-   * The span that this one is a part of. Unless given it is the one around, or none for a server's or a consumer's:
-   * their work comes from outside.
-   */
+  /** The span around this one. Unless given, the present one; none for a server's or a consumer's. */
   readonly parent?: TraceContext | undefined;
   /** The other spans that this work is done for, too. */
   readonly links?: readonly TraceContext[] | undefined;
@@ -91,8 +84,7 @@ export function untraced<T>(work: () => T): T {
 
 /**
  * Does the work in a span that ends with it, as failed if the work rejects.
- * @param errorType a word for an error; undefined if it is no failure. Not its message, which may quote what a caller
- *   has sent
+ * @param errorType a word for an error, never its message; undefined if it is no failure
  */
 export async function inSpan<T>(
   start: SpanStart,

@@ -10,8 +10,8 @@ interface Waiter {
 const maxWaiting = 100;
 
 /**
- * Does work on the same key one at a time, in the order of arrival. So another process that holds the thing keeps one
- * of this process's connections waiting, and not all of them.
+ * Does work on the same key one at a time, in the order of arrival, so that it keeps one connection waiting, and not
+ * all.
  */
 export class Turns {
   readonly #waitMs: number;

@@ -1,7 +1,4 @@
-/**
- * The broker: NATS JetStream. Streams and consumers are made where they are missing: at the start, and after a broker
- * without replicas has lost its disk.
- */
+/** The broker: NATS JetStream. Streams and consumers are made where they are missing, also after the loss of a disk. */
 import { type ConsumerMessages, jetstreamManager } from "@nats-io/jetstream";
 import { headers } from "@nats-io/transport-node";
 import type { Logger } from "pino";
@@ -22,8 +19,8 @@ export type { DurableConsumer, EventStream } from "./jetstream.ts";
 
 export interface Broker {
   /**
-   * Makes the stream if it is missing, or gives it the retention and the replicas of the settings. Only the owner of
-   * the stream calls this, once at the start: a shorter retention removes events.
+   * Makes the stream, or gives it the retention and replicas of the settings. For its owner, once: it may remove
+   * events.
    */
   prepareStream(stream: EventStream): Promise<void>;
   /** Makes the consumer and its stream if they are missing. */
@@ -31,8 +28,8 @@ export interface Broker {
   /** Looks the stream up at the broker, and makes it if it is missing. Rejects while the stream has no leader. */
   ensureStream(stream: EventStream): Promise<void>;
   /**
-   * Resolves once the stream keeps the message, on most of its replicas. A message with the id of one that was
-   * published within ten minutes is not kept again.
+   * Resolves once the stream keeps the message, on most of its replicas; one with an id of the last ten minutes is
+   * dropped.
    */
   publish(stream: EventStream, subject: string, id: string, event: EncodedEvent): Promise<void>;
   /** Rejects while there is no connection: at once, if there was one that is lost. */

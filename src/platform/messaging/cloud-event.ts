@@ -1,7 +1,4 @@
-/**
- * CloudEvents 1.0, as they are delivered inside the process and as they go over NATS. There they are in binary mode:
- * the attributes are in headers, and the data is in the binary format of Protobuf (CloudEvents, NATS protocol binding).
- */
+/** CloudEvents 1.0, inside the process and in binary mode over NATS: attributes in headers, data as binary Protobuf. */
 import { type DescMessage, fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
 import { readTraceparent } from "../base/tracing.ts";
 
@@ -40,9 +37,7 @@ const attributes = ["id", "source", "type", "subject", "time"] as const;
 const traceAttributes = ["traceparent", "tracestate"] as const;
 const header = (attribute: string) => `ce-${attribute}`;
 
-/**
- * A header's value: what is not visible ASCII, quotation marks and percent signs are percent-encoded (NATS binding).
- */
+/** A header's value: all but visible ASCII, quotation marks and percent signs is percent-encoded (NATS binding). */
 const escaped = (text: string) => text.replace(/[^!#$&-~]/gu, encodeURIComponent);
 
 /**

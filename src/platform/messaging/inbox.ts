@@ -1,7 +1,4 @@
-/**
- * The inbox of a service: the ids of the events that it has handled, so that an event that comes twice has its effect
- * once. An id is written in the transaction of that effect.
- */
+/** The inbox of a service: the ids of the events that it has handled, written in the transaction of their effect. */
 import { sql } from "drizzle-orm";
 import { index, type PgSchema, uuid } from "drizzle-orm/pg-core";
 import { confirmCommit } from "../database/confirm.ts";
@@ -24,8 +21,8 @@ export function inboxTable<const Name extends string>(schema: PgSchema<Name>) {
 type InboxTable = ReturnType<typeof inboxTable<string>>;
 
 /**
- * Handles an event, unless that was done before. Once this resolves, the effect of the event is confirmed by the
- * standbys that commits wait for, and the event need not come again.
+ * Handles an event, unless that was done before. Once this resolves, the effect is confirmed by the synchronous
+ * standbys.
  * @param handle must use the transaction only
  */
 export async function handleOnce(

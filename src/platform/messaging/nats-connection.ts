@@ -1,6 +1,5 @@
 /**
- * A connection to NATS. It is made at first use and again whenever it was lost, however long the broker is away; until
- * then each call fails at once, or within seconds while nobody knows yet that the connection is lost.
+ * A connection to NATS, made at first use and again whenever it was lost; meanwhile each call fails, within seconds.
  */
 import {
   type ConnectionOptions,
@@ -15,10 +14,7 @@ interface Options {
   readonly settings: BrokerSettings;
   /** The client's name at the broker, for its operators. */
   readonly name: string;
-  /**
-   * Called when the connection is lost, and when there is one again: the broker may then be another one, or one that
-   * has lost its disk.
-   */
+  /** Called when the connection is lost, and when there is one again: perhaps to a broker without its disk. */
   readonly changed: () => void;
   readonly logger: Logger;
 }

@@ -1,6 +1,6 @@
 /**
- * How a service writes an event into its outbox, and what waits there. The data of an event is a message of proto/;
- * code that omits one of its fields, or adds one, does not compile. relay.ts delivers the events.
+ * How a service writes an event into its outbox, and what waits there. The data is a message of proto/: code that omits
+ * one of its fields, or adds one, does not compile.
  */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
@@ -42,10 +42,7 @@ interface EventWriting<Message extends DescMessage> {
   readonly from?: SQL;
 }
 
-/**
- * The statement that writes events into an outbox, by itself or as a part of another statement. It returns a row for
- * each event.
- */
+/** The statement that writes events into an outbox, by itself or within another one. It returns a row for each. */
 export function insertEvents<Message extends DescMessage>(
   outbox: OutboxTable,
   writing: EventWriting<Message>,
@@ -75,10 +72,7 @@ export function insertEvents<Message extends DescMessage>(
 
 /** The events that a subscriber can deliver. */
 export interface DeliverableTypes {
-  /**
-   * The types of events that it can deliver; all unless given. Events of other types, which a newer version has
-   * written, wait for such a version; the events after them do not wait, even those of the same subject.
-   */
+  /** The types of events that it can deliver; all unless given. Others wait for a newer version, and hold up none. */
   readonly types?: readonly string[];
 }
 
@@ -95,10 +89,8 @@ export function isKnown(outbox: OutboxTable, subscribers: readonly DeliverableTy
 const looked = 1_000;
 
 /**
- * What waits in an outbox, by a look at its two ends and at the oldest events, however many there are. Events are
- * delivered in the order of their positions, so all between the two ends wait too. A position that a failed transaction
- * has used up is counted as well, until the relay is past it. The look may take seconds just after a start while a
- * snapshot is held, so it does not run beside look-ups that many requests wait for.
+ * What waits in an outbox, by a look at its two ends and at the oldest events, however many there are. Positions that
+ * failed transactions have used up are counted as well. While a snapshot is held the look may take seconds.
  * @param start the position below which no event waits
  */
 export async function outboxBacklog(

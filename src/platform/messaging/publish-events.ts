@@ -8,8 +8,8 @@ import { type Subscriber, withDeliveryTimeout } from "./subscribers.ts";
 const timedOut = "the broker did not take the events in time";
 
 /**
- * Publishes each event to the NATS subject that is named like its type. Events of one subject (the CloudEvent's) are
- * published one after the other, so that their order holds even if one of them fails; others are published at once.
+ * Publishes each event to the NATS subject that is named like its type: those of one `subject` one after the other, so
+ * that their order holds even if one of them fails, others at once.
  * @param kinds all kinds of events that the service has
  */
 export function publishEvents(

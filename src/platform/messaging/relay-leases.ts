@@ -1,7 +1,6 @@
 /**
- * The leases by which one process at a time relays a part of an outbox. A lease is a row, and ends after a fixed time
- * by the database's clock, so that a process that dies or hangs loses it. Its holder needs no open transaction and no
- * connection meanwhile, however long a broker takes.
+ * The leases by which one process at a time relays a part of an outbox. A lease is a row, and ends by the database's
+ * clock if its holder dies or hangs; the holder needs no open transaction and no connection.
  */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
@@ -23,10 +22,7 @@ export function relayLeaseTable<const Name extends string>(schema: PgSchema<Name
 
 export type RelayLeaseTable = ReturnType<typeof relayLeaseTable<string>>;
 
-/**
- * The duration of a lease in milliseconds: longer than to find a batch in a busy database and to deliver it, and no
- * longer than events may wait where its holder was cut off from the network.
- */
+/** Milliseconds of a lease: enough to find a batch in a busy database and to deliver it. */
 const leaseMs = 13_000;
 
 /** A lease that this process has. */
@@ -40,19 +36,15 @@ export interface RelayLease<Found> {
 }
 
 /**
- * The leases of one part that this process takes, one after the other: the next one is taken only when the work of the
- * last one has ended. So a lease that is still in the table, because its release has failed or was lost in a failover,
- * holds up other processes, and not this one.
+ * The leases of one part that this process takes, one after the other. One that is still in the table, because its
+ * release has failed or was lost in a failover, holds up other processes, and not this one.
  */
 export class PartLeases {
   readonly #table: RelayLeaseTable;
   readonly #part: number;
   /** The last lease, until its release is confirmed. */
   #unreleased: string | undefined;
-  /**
-   * The id of the next lease. It stays the same until the transaction is confirmed, as one that has failed may be
-   * committed all the same. It has not been released then, so no statement that comes late can end the lease.
-   */
+  /** The id of the next lease, the same until its transaction is confirmed: one that has failed may be committed. */
   #next = randomUUID();
 
   constructor(table: RelayLeaseTable, part: number) {

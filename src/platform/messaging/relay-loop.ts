@@ -30,8 +30,8 @@ interface Part {
 }
 
 /**
- * Relays until stopped. A failure is logged, and its part tried again after a pause that grows with each failure; what
- * fails because the database or a subscriber is away is tried again as soon as both are there.
+ * Relays until stopped. A failure is logged, and its part tried again after a growing pause, or as soon as the database
+ * and the subscribers are there again.
  */
 export function startRelay(given: LoopSettings): Loop {
   const { start = new OutboxStart(), intervalMs = 1_000 } = given;

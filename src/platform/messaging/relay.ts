@@ -6,7 +6,7 @@
  * |---|---|
  * | waiting | The events are in the outbox, and no process has the lease of their part |
  * | leased | This process has the lease; no other one reads the part |
- * | read | Found by the transaction that took the lease, whose commit came after theirs: the synchronous standbys have both |
+ * | read | Found by the transaction that took the lease: its commit came after theirs, so the standbys have both |
  * | published | Every subscriber was given them; in order, as many as the lease leaves time for |
  * | confirmed | Every subscriber's flush has resolved since |
  * | deleted | They are in the outbox no more, and the lease is released |

@@ -1,7 +1,4 @@
-/**
- * The events of a service, from its outbox to their subscribers: they are published to the service's stream if it has a
- * broker, and written to the log of events if there is one.
- */
+/** The events of a service, from its outbox to the broker and the log of events, if it has them. */
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { Logger } from "pino";
 import type { Loop } from "../base/loop.ts";

@@ -9,8 +9,7 @@ export interface Subscriber extends DeliverableTypes {
   /** Delivers one event. */
   deliver(event: CloudEvent): Promise<void> | void;
   /**
-   * Resolves once the events that were delivered so far have arrived. It is called before a batch and after it, and
-   * rejects also while nothing can be delivered.
+   * Resolves once what was delivered has arrived. Called before and after a batch; rejects also while nothing can be.
    */
   flush?(): Promise<void>;
 }
@@ -29,10 +28,7 @@ export function subscriberWithTimeout(deliver: (event: CloudEvent) => Promise<vo
   };
 }
 
-/**
- * Rejects with the problem after the timeout of a delivery. Each call has a timer of its own, as an aborted signal
- * would make an error with its stack for each event.
- */
+/** Rejects with the problem after the timeout of a delivery. A timer costs less than the error of an aborted signal. */
 export function withDeliveryTimeout<T>(work: Promise<T>, problem: string): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(problem)), deliveryTimeoutMs);
@@ -41,8 +37,7 @@ export function withDeliveryTimeout<T>(work: Promise<T>, problem: string): Promi
 }
 
 /**
- * Writes each event as a line of a log, the audit trail, whatever the log level. If nobody reads that log, the events
- * wait in the outbox.
+ * Writes each event as a line of a log, whatever its level. If nobody reads the log, events wait in the outbox.
  * @param warningTypes types of events that are logged as warnings
  */
 export function logEvents(logger: Logger, warningTypes: readonly string[] = []): Subscriber {
