@@ -1,7 +1,6 @@
 /**
- * Hono's router with a cache. The router searches its tree, segment by segment, at every request. The cache holds
- * the results for registered paths without parameters and for HTTP's methods. All other results are looked up each
- * time, so that callers cannot make the cache grow.
+ * Hono's router with a cache of the results for registered paths without parameters. It cannot grow by what callers
+ * send.
  */
 import { METHODS } from "node:http";
 import type { Result, Router } from "hono/router";

@@ -1,7 +1,6 @@
 /**
- * The connections of a server, and how they close without losing a request. Clients of busy connections are
- * notified that the connection will close after the response; idle connections close at once; connections that
- * are open after the grace are cut.
+ * The connections of a server, and how they close without losing a request: clients of busy ones are notified, idle
+ * ones close at once, and what is open after the grace is cut.
  */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
@@ -100,9 +99,8 @@ export class Connections {
   }
 
   /**
-   * Lets Node read what arrived while the process was busy: an apparently idle connection may have a request
-   * to read, and connections still in the listen queue would be reset. libuv accepts one in each turn of the
-   * event loop.
+   * Lets Node read what arrived while the process was busy: requests on connections that seem idle, and connections in
+   * the listen queue, of which libuv accepts one in each turn of the event loop.
    */
   async #acceptPending(): Promise<void> {
     let accepted = -1;

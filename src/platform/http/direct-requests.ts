@@ -1,8 +1,6 @@
 /**
- * Finds the requests that need nothing of Hono. Hono turns each request and response of Node into those of the Fetch
- * API, which takes a twelfth of the time of a look-up. A request for which its listener would do more than that passes
- * Hono. All others get the response that they would get from it, but for one header: Hono's middleware also tells pages
- * that may not read a response which of its headers they might.
+ * Finds the requests that need nothing of Hono, whose Fetch objects take a twelfth of the time of a look-up. They get
+ * the response that they would get from it, but for the CORS headers of pages that may not read it.
  */
 import type { IncomingMessage } from "node:http";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";

@@ -32,7 +32,7 @@ export function findSheddableAmong(
 
 /**
  * Refuses the request, or admits it until its response has been sent or given up.
- * @param begin handles the request; called in this turn of the event loop or a later one, unless the client has gone
+ * @param begin handles the request, in this turn of the event loop or a later one, unless the client has gone
  */
 export function admit(
   admission: Admission,

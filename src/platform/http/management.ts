@@ -1,7 +1,4 @@
-/**
- * Liveness, readiness and metrics, for an orchestrator and Prometheus. They have a port of their own, which can be
- * kept off the public network and still responds when the port of the APIs is busy.
- */
+/** Liveness, readiness and metrics, on a port that can be kept private and responds while the others are busy. */
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";

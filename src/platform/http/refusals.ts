@@ -24,8 +24,7 @@ export function expectationFailed(): ServiceError {
 const dotSegment = /[/\\]\.{1,2}([/\\]|$)|\\/;
 
 /**
- * The error for a request that two readers could take for two different ones; undefined for all others. A proxy may
- * have judged another host, or another path, than the one that would be served.
+ * The error for a request that two readers, such as a proxy and this server, could take for different ones.
  * @param request with its target in its one form
  */
 export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest): ServiceError | undefined {

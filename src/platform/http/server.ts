@@ -1,7 +1,6 @@
 /**
- * The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS.
- * It owns the connections: the timeouts for clients, and a shutdown that loses no request. It passes requests to
- * two handlers, the RPC protocols and the HTTP APIs.
+ * The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. It owns
+ * the timeouts of clients and a shutdown that loses no request.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import {
@@ -300,9 +299,7 @@ function failure(logger: Logger, request: AnyRequest | undefined, thrown: unknow
   return problem(context, error.kind.status, { "X-Request-Id": context.requestId }, error);
 }
 
-/**
- * Whether the target or the Host is invalid: an error of Hono's listener, or of the URL that Connect builds of both.
- */
+/** Whether the target or the Host is invalid, by an error of Hono's listener or of Connect's URL. */
 function isBadTarget(thrown: unknown): boolean {
   if (thrown instanceof RequestError) return true;
   return codeOf(thrown) === "ERR_INVALID_URL";

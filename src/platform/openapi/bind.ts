@@ -1,6 +1,5 @@
 /**
- * The binding of an OpenAPI document to Hono, and of its plainest operations to Node. The document defines what is
- * read, checked, refused and returned; a handler only does the work. The order is the same for every operation:
+ * The binding of an OpenAPI document to Hono, and of its plainest operations to Node. For each operation in this order:
  * context, credentials, Accept, body, credentials in it, validation, handler, response.
  */
 import { METHODS } from "node:http";
@@ -40,8 +39,7 @@ export interface Binding<Operations, Caller> {
   /** The handlers, by the name of the security scheme. */
   readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
   /**
-   * The caller of an operation that lists no scheme (`{}`) as an alternative, because credentials may be in its body.
-   * It gets the body as it was read, before it is validated: who may not ask learns nothing about what is wrong.
+   * The caller of an operation that lists no scheme (`{}`) as an alternative: by its body, before that is validated.
    */
   readonly bodySecurity?: BodySecurityHandler<Caller>;
   readonly logger: Logger;
@@ -299,9 +297,7 @@ function bindOperation<O, Caller>(
   };
 }
 
-/**
- * Whether the value is a promise or another thenable. Were it taken for a caller, every request would be authenticated.
- */
+/** Whether the value is a thenable. Were it taken for a caller, every request would be authenticated. */
 function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof value === "object" && value !== null && "then" in value;
 }

@@ -26,8 +26,7 @@ const bearer = (realm: string): Challenge => ({
 });
 
 /**
- * The challenge of an operation: that of its first scheme that has one, with the realm that the document states
- * for the scheme. Undefined for a public operation.
+ * The challenge of an operation: that of its first scheme that has one. Undefined for a public operation.
  * @throws if the operation is protected, and none of its schemes is Basic or Bearer with a realm
  */
 export function challengeOf({

@@ -1,7 +1,6 @@
 /**
- * Schemas of responses are open: a client must ignore members that it does not know, and generated clients that
- * refuse them would break whenever one is added. Whoever checks what is sent wants the contrary, that nothing is sent
- * which the document does not describe. The functions here close the schemas for such a check.
+ * Schemas of responses are open, as clients must ignore what they do not know. These functions close them for the check
+ * that nothing is sent which the document does not describe.
  */
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -38,8 +37,8 @@ function closing(schema: unknown, isPart: boolean): unknown {
 }
 
 /**
- * A copy of the schema in which no object may have members that are not described. Objects of which nothing is
- * described, or which say themselves what else they may have, stay as they are; references are not followed.
+ * A copy of the schema in which no object may have members that are not described, unless none is, or it says so
+ * itself.
  */
 export function closed(schema: object): object {
   return Object(closing(schema, true));

@@ -1,7 +1,6 @@
 /**
- * An OpenAPI 3.1 document, read, dereferenced, and its schemas compiled. openapi-backend supplies the operations
- * and the validators of requests; only this file uses it. Its default Ajv implements draft-07, so it gets an Ajv
- * for 2020-12. Its router is not used, since it tries one pattern after the other: Hono routes.
+ * An OpenAPI 3.1 document, read, dereferenced, and its schemas compiled. Operations and validators of requests are
+ * those of openapi-backend, with an Ajv for 2020-12; Hono routes.
  */
 import { readFileSync } from "node:fs";
 import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
@@ -61,8 +60,8 @@ export interface ContractOperation {
   readonly schemes: readonly SecurityScheme[];
   readonly parameters: readonly ParameterObject[];
   /**
-   * Media types of the request body: those of `content`, then those of `x-also-accepts`, for which the document
-   * has no schema of their own. Undefined if there is no body.
+   * Media types of the request body, those of `x-also-accepts` last, which have no schema. Undefined if there is no
+   * body.
    */
   readonly bodyTypes: readonly string[] | undefined;
   readonly bodyRequired: boolean;
@@ -75,10 +74,7 @@ export interface ContractOperation {
   requestValidators(): readonly ValidateFunction[];
   /** The same, but those of the body stop at the first error. */
   firstErrorValidators(): readonly ValidateFunction[];
-  /**
-   * Validator of a JSON response of this status and media type, if the document has a schema for it. It refuses
-   * members that the document does not describe.
-   */
+  /** Validator of a JSON response, if the document has a schema for it. It refuses members that are not described. */
   responseValidator(status: number, mediaType: string): ValidateFunction | undefined;
 }
 
@@ -106,8 +102,8 @@ function characters(text: string): number {
 }
 
 /**
- * Replacements of Ajv's own length keywords, which count the characters of every text. For most texts `length`
- * alone decides. They stand before `pattern`, as Ajv's own do, so that errors keep their order.
+ * Ajv's length keywords count the characters of every text; for most, `length` decides. In their place, before
+ * `pattern`.
  */
 const lengthKeywords = [
   {
@@ -142,9 +138,8 @@ function createAjv(options: { coerceTypes: boolean; allErrors: boolean }): Ajv20
 }
 
 /**
- * The URL of the one server of a document. Many readers of documents know neither variables, nor servers of a path,
- * so there are none.
- * @throws if the document has anything else
+ * The URL of the one server of a document.
+ * @throws if the document has variables, or servers of a path, which many readers do not know
  */
 function serverUrlOf({ info, servers = [], paths = {} }: Document): string {
   const [server, ...more] = servers;
@@ -177,10 +172,7 @@ type Compiled = Omit<ContractDocument, "protos" | "yaml">;
 /** Documents that have been read, by their texts. */
 const contracts = new Map<string, Promise<Compiled>>();
 
-/**
- * Reads a document. Its validators are the greater part of the work, and are made once in a process.
- * It is part of the program, so a mistake in it is a defect. @throws for a mistake
- */
+/** Reads a document, once in a process. @throws for a mistake in it */
 export async function loadContract({ yaml, json, protos }: ContractTexts): Promise<ContractDocument> {
   const known = contracts.get(json) ?? compile(JSON.parse(json));
   contracts.set(json, known);

@@ -1,7 +1,6 @@
 /**
- * The types of a handler's request and response, derived from the operations that openapi-typescript generates. A
- * handler cannot return a status, body or header that its operation does not declare, nor leave out a member of a body.
- * A table of handlers that lacks an operation does not compile.
+ * The types of a handler's request and response, by openapi-typescript's operations. A status, body or header that an
+ * operation does not declare does not compile, nor a table of handlers that lacks an operation.
  */
 import type { RequestContext } from "../base/request-context.ts";
 import type { HeaderReader } from "./headers.ts";
@@ -10,8 +9,8 @@ import type { HeaderReader } from "./headers.ts";
 type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
 
 /**
- * T as a response states it: each member that the document lists is a key, at any depth. One that is optional may be
- * undefined, which JSON leaves out. So a response that forgets a member of the document does not compile.
+ * T as a response states it: every member is a key, at any depth; an optional one may be undefined, which JSON leaves
+ * out.
  */
 export type Stated<T> = T extends readonly (infer Item)[]
   ? readonly Stated<Item>[]
@@ -24,8 +23,8 @@ export type Stated<T> = T extends readonly (infer Item)[]
     : T;
 
 /**
- * Ends the taking apart of a body or a query: `const { name, size, ...rest } = body; nothingElse(rest);`. A member
- * that is added to the document does not compile until it is taken out by name too, so it cannot be accepted and lost.
+ * Ends the taking apart of a body or a query: `const { name, size, ...rest } = body; nothingElse(rest);`. A member that
+ * is added to the document does not compile until it is taken out by name too.
  * @param _rest what is left; members that the document does not list may be among it
  */
 export function nothingElse(_rest: Readonly<Record<string, never>>): void {
@@ -99,8 +98,8 @@ export type Handlers<Operations, Caller> = {
 };
 
 /**
- * Checks the credentials of one security scheme. Returns the caller; undefined if the request carries no
- * credentials of this scheme, or wrong ones. Throws a ServiceError to refuse the request in another way.
+ * Checks the credentials of one security scheme. Returns undefined for none of this scheme, or wrong ones; a
+ * ServiceError refuses the request in another way.
  */
 export type SecurityHandler<Caller> = (
   call: Omit<Call<Caller>, "caller">,

@@ -5,9 +5,8 @@ import type { Http2ServerRequest } from "node:http2";
 export type HeaderReader = (name: string) => string | undefined;
 
 /**
- * Reads single headers from Node's raw headers, without building an object of all of them. A repeated header is
- * joined with commas (RFC 9110 section 5.3). Node would drop all but the first value of some headers, and so change
- * their meaning. The `Cookie` header has another rule, and is not used here.
+ * Reads single headers from Node's raw headers; a repeated one is joined with commas (RFC 9110 section 5.3), where Node
+ * would drop all but the first of some. Not for `Cookie`.
  */
 export function headerReader({ rawHeaders }: IncomingMessage | Http2ServerRequest): HeaderReader {
   return (name) => {

@@ -1,9 +1,6 @@
 /** Numbers of JSON texts that a double cannot hold. JSON.parse rounds them without a word (RFC 8259 section 6). */
 
-/**
- * So many significant digits every double keeps whose bits are all of its own: one that is not closer to zero than
- * this.
- */
+/** Significant digits that every normal double keeps. */
 const keptDigits = 15;
 const leastNormal = 2.2250738585072014e-308;
 

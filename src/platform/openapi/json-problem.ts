@@ -1,8 +1,6 @@
 /**
  * Problems of a JSON body that no schema can express and that JSON.parse hides: repeated members, numbers that lose
- * digits, texts that cannot be stored, and deep nesting. The text is scanned once, and no object is made for each
- * value: anybody may send such a body, without credentials, so that the scan must not cost much more than JSON.parse
- * does.
+ * digits, texts that cannot be stored, deep nesting. One scan, at about the cost of JSON.parse.
  */
 import type { InputError } from "../base/errors.ts";
 import { losesDigits } from "./json-numbers.ts";
@@ -59,7 +57,7 @@ class Level {
 
 /**
  * The first problem of a JSON text; undefined if there is none.
- * @param text valid JSON that was decoded from UTF-8, so that only an escape can give half of a surrogate pair
+ * @param text valid JSON, decoded from UTF-8
  */
 export function jsonProblem(text: string): InputError | undefined {
   return new Scan(text).firstProblem();

@@ -17,10 +17,7 @@ export function hasUrlParameters({ parameters }: ContractOperation): boolean {
   return parameters.some((parameter) => parameter.in === "path" || parameter.in === "query");
 }
 
-/**
- * Makes a reader of the declared parameters of a request; other parameters are ignored. It asks for the URL only if
- * there are parameters in the path or the query.
- */
+/** Makes a reader of the declared parameters of a request; others are ignored. */
 export function parameterReader({ path: template, parameters }: ContractOperation) {
   const inPath = parameters.filter((parameter) => parameter.in === "path");
   const segments = template.split("/");
@@ -52,8 +49,7 @@ interface InSegment {
 }
 
 /**
- * The path is split before anything is decoded, so that an encoded slash is a part of a value. Hono decodes too,
- * but leaves what it cannot decode as it is: then `%FF` and `%25FF` would be one value.
+ * Splits before it decodes, so that an encoded slash is a part of a value. Hono would make `%FF` and `%25FF` one value.
  */
 function readPath(declared: readonly InSegment[], url: string): Record<string, string> {
   const start = url.indexOf("/", url.indexOf("//") + 2);

@@ -1,7 +1,4 @@
-/**
- * The protos of a service, which are served beside its document: as they are written, compiled, and as what its events
- * are.
- */
+/** The protos of a service, served beside its document: as written, compiled, and as what its events are. */
 import { readdirSync, readFileSync } from "node:fs";
 
 /** The contracts that a service has besides its document. */

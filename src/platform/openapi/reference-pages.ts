@@ -47,9 +47,8 @@ const contentSecurityPolicy = [
 ].join("; ");
 
 /**
- * Runs in the browser. "Try it out" sends requests to the server that the page came from, whatever its address is, with
- * what was authorised in the page and nothing of the browser's own: so a 401 is shown, and opens no dialog (Fetch
- * Standard, HTTP-network-or-cache fetch). No deep links: an operation that one opens has lost its path's parameters.
+ * Runs in the browser. "Try it out" sends requests to the server of the page, with what was authorised in the page
+ * alone. No deep links: an operation that one opens has lost its path's parameters.
  */
 const initialiser = `"use strict";
 SwaggerUIBundle({
@@ -95,10 +94,7 @@ function asset(file: string, contentType: string): readonly [string, () => Page]
   ];
 }
 
-/**
- * The pages of a contract, by their path below the base path; "" is the index. A page that is the same for every
- * request is made once.
- */
+/** The pages of a contract, by their path below the base path; "" is the index. */
 export function pagesOf(contract: ContractDocument): ReadonlyMap<string, MakePage> {
   const text = (headers: Page["headers"], make: () => string, version?: string) =>
     once(() => toPage(Buffer.from(make()), headers, version));
@@ -144,10 +140,7 @@ function protoPages({ protos }: ContractDocument): [string, MakePage][] {
   return [...files, [descriptorSetPath, set], [asyncapiPath, events]];
 }
 
-/**
- * The index of one API, or of all: HTML if the Accept header names it, else JSON.
- * @param apis the links of one API, or a list for all
- */
+/** The index of one API, or of all: HTML if the Accept header names it, else JSON. */
 export function indexPage(
   title: string,
   apis: ApiLinks | { readonly services: readonly ApiLinks[] },
@@ -160,8 +153,7 @@ export function indexPage(
 }
 
 /**
- * A document whose server is the one that the client has asked. It is made for each request: a cache would grow with
- * every name that clients invent.
+ * A document whose server is the one that the client has asked; made for each request, as clients invent names.
  * @param spelled writes the server's URL as the text has it
  */
 function documentPage(

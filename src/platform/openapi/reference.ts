@@ -1,7 +1,4 @@
-/**
- * Serves a contract: the document itself, and a page that shows it. The page is Swagger UI from the project's
- * own dependencies. It loads nothing from another host, which a Content-Security-Policy enforces.
- */
+/** Serves a contract: the document, and Swagger UI, which loads nothing from another host (Content-Security-Policy). */
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
 import { ErrorKinds, ServiceError } from "../base/errors.ts";
@@ -14,10 +11,7 @@ import { linksOf } from "./service-index.ts";
 
 const allow = ["GET", "HEAD", "OPTIONS"];
 
-/**
- * Routes for an index, `openapi.json`, `openapi.yaml`, the protos, `docs` and the files of that page, below the base
- * path.
- */
+/** Routes below the base path: an index, `openapi.json`, `openapi.yaml`, the protos, `docs` and its files. */
 export function createApiReference(contract: ContractDocument, logger: Logger): Hono {
   const app = new Hono();
   const { basePath } = contract;

@@ -1,7 +1,4 @@
-/**
- * Parses the body of a request, and validates the values of a request against its operation. Invalid input is
- * refused as a whole, with a pointer to each invalid place.
- */
+/** Parses the body of a request, and validates its values. Invalid input is refused as a whole, with pointers. */
 import { isUtf8 } from "node:buffer";
 import type { Readable } from "node:stream";
 import type { ErrorObject, ValidateFunction } from "ajv";
@@ -41,10 +38,7 @@ function arrivedBytes(stream: Readable, declaredLength: string | undefined): Buf
   return bytes instanceof Buffer ? bytes : undefined;
 }
 
-/**
- * Reads the body from Node's own stream: a web stream in between costs more than all of the checks. Rejects as
- * soon as the body is too large, and if it ends early.
- */
+/** Reads the body from Node's own stream. Rejects as soon as the body is too large, and if it ends early. */
 function readBytes(stream: Readable): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -108,9 +102,7 @@ function parseForm(text: string): Record<string, string> {
   return fields;
 }
 
-/**
- * Parses a JSON object in the place of a form: an empty member counts as absent, and so does null, which no form has.
- */
+/** Parses a JSON object in the place of a form: an empty member and null count as absent. */
 function parseJsonForm(text: string): unknown {
   const value = parseJson(text, (parsed) => {
     if (isMembers(parsed) && Object.keys(parsed).length > maxParameters) throw tooManyParameters();

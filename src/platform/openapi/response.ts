@@ -1,7 +1,4 @@
-/**
- * Makes the response of a handler's result, or of an error, in the format that the document states for the
- * operation: problems (RFC 9457), or the errors of OAuth (RFC 6749 section 5.2).
- */
+/** Makes the response of a handler's result, or of an error: problems (RFC 9457), or OAuth's (RFC 6749 section 5.2). */
 import type { ServiceError } from "../base/errors.ts";
 import { errorHeaders, problem, type ResponseParts } from "../base/problem.ts";
 import type { RequestContext } from "../base/request-context.ts";
@@ -73,10 +70,7 @@ function oauthError(status: number, headers: Record<string, string>, error: Serv
 /** Headers that any response may have without a declaration: HTTP's own, and those of CORS. */
 const undeclared = /^(content-type|content-length|date|connection|keep-alive|vary|access-control-.*)$/i;
 
-/**
- * Checks a response against the document: status, headers, media type, body.
- * @returns the violations, in words; empty if there are none
- */
+/** The violations of the document in a response's status, headers, media type and body, in words. */
 export function contractViolations(operation: ContractOperation, parts: ResponseParts): string[] {
   const response = operation.responses[String(parts.status)];
   if (!response) return [`status ${parts.status} is not declared`];

@@ -8,8 +8,7 @@ import { headerReader } from "./headers.ts";
 import { responsesOf } from "./response.ts";
 
 /**
- * The operations whose requests may be refused, which declare a 503. The others, such as cached documents, cost no more
- * than a refusal.
+ * The operations whose requests may be refused, which declare a 503; the others cost no more than a refusal.
  * @param service for the metrics
  */
 export function sheddableOperations(

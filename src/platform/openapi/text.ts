@@ -8,8 +8,7 @@ export function textProblem(text: string): string | undefined {
 }
 
 /**
- * Whether percent-encoded bytes are not UTF-8. URLSearchParams replaces such bytes, so that two different texts
- * become equal. A percent sign that encodes nothing is accepted, as URLSearchParams does.
+ * Whether percent-encoded bytes are not UTF-8, which URLSearchParams replaces, so that different texts become equal.
  */
 export function hidesInvalidUtf8(encoded: string): boolean {
   try {
