@@ -1,7 +1,4 @@
-/**
- * A cache that processes share. What it keeps may be lost at any time, and it may be away: whoever uses it has another
- * way, see {@link unlessAway}. Nothing that must hold is kept there alone.
- */
+/** A cache that processes share. What it keeps may be lost at any time, and it may be away: {@link unlessAway}. */
 
 import type { Logger } from "pino";
 import type { CacheObserver } from "../base/observers.ts";
@@ -14,10 +11,7 @@ export interface CacheOptions {
   /** For operators: what the server calls this client, and what the log says is done while the cache is away. */
   readonly name: string;
   readonly whileAway: string;
-  /**
-   * Does once what the cache is used for, with keys of its own. It is done on each new connection, so that a server
-   * which refuses a part of it, as its user may not do that, is not used at all.
-   */
+  /** Does once what the cache is used for, on each new connection: a server that refuses a part is not used. */
   readonly rehearse: (cache: Pick<Cache, "run">) => Promise<unknown>;
   /** Milliseconds within which the server responds to a script, or to a check; 250 unless given. */
   readonly responseMs?: number;

@@ -1,8 +1,6 @@
 /**
- * The cache as a Redis or Valkey server. A connection is used only after the server has passed a check, which is
- * repeated every second; with the first thing that fails, whatever it is, the connection is closed, and the cache is
- * away until a new one passes. So a server that is gone, frozen, loading, full, read-only, or another one by now, is
- * dealt with in one way, and no command waits for it in a queue.
+ * The cache as a Redis or Valkey server. A connection is used once the server has passed a check, which is repeated
+ * every second; with the first failure it is closed, and the cache is away until a new one passes.
  */
 import { createHash } from "node:crypto";
 import { createClient } from "@redis/client";
@@ -134,8 +132,8 @@ function connectionTo(
 }
 
 /**
- * Why the server must not be used; undefined if it may. One that makes room by removing keys would let a caller who
- * adds keys choose which counts are forgotten.
+ * Why the server must not be used; undefined if it may. One that evicts keys would let callers choose what is
+ * forgotten.
  */
 async function objectionTo(connection: Connection, key: string): Promise<string | undefined> {
   const [info] = await Promise.all([

@@ -1,7 +1,4 @@
-/**
- * A set-associative cache of digests in memory of a fixed size. A hundred thousand strings in a Map would
- * take twice as much, and V8 would mark each of them in every garbage collection.
- */
+/** A set-associative cache of digests in memory of a fixed size, half of what strings in a Map take. */
 
 /** Digests in one set. */
 const ways = 16;

@@ -1,6 +1,5 @@
 /**
- * A JWT in the compact serialization of a JWS (RFC 7515 section 7.1): how it is read, and how its signature is
- * verified. Neither throws, whatever the token is: a token that cannot be read is not a fault of the server.
+ * A JWT in the compact serialization of a JWS (RFC 7515 section 7.1): read and verified, never throwing for a token.
  */
 import type { KeyObject } from "node:crypto";
 import { type CryptoKey, type JWTPayload, type JWTVerifyOptions, jwtVerify } from "jose";
@@ -21,9 +20,8 @@ type JwtRules = Omit<JWTVerifyOptions, "algorithms"> & { readonly algorithms: re
 const compactPattern = /^([A-Za-z0-9_-]{1,1024})\.([A-Za-z0-9_-]{1,8192})\.([A-Za-z0-9_-]{1,2048})$/;
 
 /**
- * Reads a token; undefined if it must be refused before its signature is looked at. Libraries accept what is
- * refused here: spaces, padding and stray bits in base64url give one token several spellings, and a repeated member
- * or bytes that are not UTF-8 give it several meanings.
+ * Reads a token; undefined if it has several spellings (spaces, padding, stray bits in base64url) or meanings (repeated
+ * members, bytes that are not UTF-8), which libraries accept.
  */
 export function readJws(token: string): Jws | undefined {
   const [, header = "", payload = "", signature = ""] = compactPattern.exec(token) ?? [];

@@ -1,8 +1,6 @@
 import { randomFillSync } from "node:crypto";
 
-/**
- * Random bytes are fetched in advance: the cost of a fetch hardly depends on its size, and one request can need four.
- */
+/** Random bytes, fetched in advance: the cost of a fetch hardly depends on its size. */
 const buffer = Buffer.allocUnsafeSlow(4096);
 let used = buffer.length;
 

@@ -1,23 +1,17 @@
-/**
- * The interface of a connection to an HTTP/2 server, for many short requests. Two implementations: `FrameConnection`,
- * which writes the frames itself, and `NodeConnection`, over `node:http2`.
- */
+/** A connection to an HTTP/2 server, for many short requests. */
 
 import type { LookupFunction } from "node:net";
 
 /** Alternating names and values, the names in lower case. */
 export type Fields = readonly string[];
 
-/**
- * What a request asks for. HTTP/2 sends pseudo-headers first, so they are in `path` and at the beginning of `shared`.
- */
+/** What a request asks for. Pseudo-headers come first: in `path`, and at the beginning of `shared`. */
 export interface RequestHead {
   /** `:path`, beginning with a slash. */
   readonly path: string;
   /**
-   * Fields that many requests have in common, `:method`, `:scheme` and `:authority` first. Requests pass the same
-   * array, which is never changed: each connection compresses it once. Whoever controls the value of another request's
-   * field must not control one of these too (RFC 7541 section 7.1).
+   * Fields that many requests have in common, `:method`, `:scheme` and `:authority` first: the same array, never
+   * changed, compressed once. No value may be controlled by who controls another request's (RFC 7541 section 7.1).
    */
   readonly shared: Fields;
   /** Fields of this request alone. They are never put into a compression table, neither here nor further on. */
@@ -34,10 +28,7 @@ export interface ResponseFields {
 export interface StreamEnd {
   /** The code of the peer's RST_STREAM frame (RFC 9113 section 7); undefined: there was none. */
   readonly resetCode: number | undefined;
-  /**
-   * The server certainly has not processed the request, so it may be sent again: it refused the stream, or announced
-   * with GOAWAY that it ignores it (RFC 9113 section 8.7), or not a byte of it was passed to the socket.
-   */
+  /** The server certainly has not processed the request, so it may be sent again (RFC 9113 section 8.7). */
   readonly isUnprocessed: boolean;
   /** The server has ended the response, which is whole. */
   readonly isComplete: boolean;

@@ -1,7 +1,4 @@
-/**
- * Limits the frames of a peer that bring no response nearer: they cost us more than the peer, above all PING and
- * SETTINGS, which must be answered. Honest peers send a few with each response, and some between responses.
- */
+/** Limits a peer's frames that bring no response nearer, above all PING and SETTINGS, which must be acknowledged. */
 import { ConnectionError, errorCode } from "./protocol.ts";
 
 /** Most such frames between two responses within the time below. */

@@ -1,7 +1,6 @@
 /**
- * A connection that reads and writes its frames itself (RFC 9113), for a fraction of the processor time that
- * `node:http2` takes for a short request: constant header fields are compressed once, all requests of a turn go out in
- * one write, and neither streams nor timers are objects of the runtime.
+ * A connection that reads and writes its frames itself (RFC 9113): constant header fields are compressed once, the
+ * requests of a turn go out in one write, and neither streams nor timers are objects of the runtime.
  */
 import type { Socket } from "node:net";
 import { codeOf } from "../base/error-code.ts";

@@ -1,7 +1,4 @@
-/**
- * From frames to the bytes of a connection (RFC 9113 section 4.1). All frames of one turn of the event loop are passed
- * on together, as a write costs more than what is in it.
- */
+/** From frames to the bytes of a connection (RFC 9113 section 4.1), one write for those of a turn of the event loop. */
 import { defaultFrameBytes, flag, frameHeaderBytes, frameType } from "./protocol.ts";
 
 const slabBytes = 131_072;

@@ -1,7 +1,6 @@
 /**
- * TCP connections to a host by Happy Eyeballs (RFC 8305). Node's own (`autoSelectFamily`) is not used: it ends an
- * attempt when it begins the next, so a host that is a quarter of a second away is never reached, and it begins only
- * when the addresses of both families are known.
+ * TCP connections to a host by Happy Eyeballs (RFC 8305). Node's own ends an attempt when it begins the next, and
+ * begins only when the addresses of both families are known.
  */
 import { lookup as systemLookup } from "node:dns";
 import { connect, isIP, type LookupFunction, type Socket } from "node:net";
@@ -21,8 +20,7 @@ interface TcpTarget {
 }
 
 /**
- * Connects to the address that is reached first. The addresses that are known first are tried first, the families in
- * turn; an attempt goes on while others are made, and is ended by success or by the signal alone.
+ * Connects to the address that is reached first; an attempt goes on while others are made.
  * @throws what the first failed attempt or look-up did, ENOTFOUND only if there is nothing else
  */
 export function connectTcp({ host, port, lookup = systemLookup, signal }: TcpTarget): Promise<Socket> {

@@ -1,7 +1,4 @@
-/**
- * Decodes header blocks (RFC 7541 section 3). We announce a dynamic table of size 0, so nothing is carried from one
- * block to the next, and a block is decoded by itself.
- */
+/** Decodes header blocks (RFC 7541 section 3), each by itself: we announce a dynamic table of size 0. */
 import type { Fields } from "./connection.ts";
 import { staticTable } from "./hpack-static-table.ts";
 import { decodeHuffman } from "./huffman.ts";

@@ -1,7 +1,6 @@
 /**
  * Encodes the header blocks of requests (RFC 7541 section 3). What requests share is put into the peer's dynamic table
- * once, and is then a byte for each field; what belongs to one request never is. Nothing is Huffman-coded: the long
- * values are sent once.
+ * once, what belongs to one never is. Nothing is Huffman-coded.
  */
 import type { Fields, RequestHead } from "./connection.ts";
 import { staticTable } from "./hpack-static-table.ts";

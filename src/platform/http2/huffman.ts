@@ -1,12 +1,7 @@
-/**
- * The Huffman code of HPACK (RFC 7541 section 5.2 and appendix B). Only decodes: what we send is not worth encoding.
- */
+/** The Huffman code of HPACK (RFC 7541 section 5.2 and appendix B). Only decodes. */
 import { ConnectionError, errorCode } from "./protocol.ts";
 
-/**
- * The bits of the code of each byte. The code is canonical: codes of one length count up with the bytes, so the lengths
- * say all. The end-of-string symbol has the last code, 30 ones.
- */
+/** The bits of the code of each byte. The code is canonical; the end-of-string symbol has the last one, 30 ones. */
 const codeBits = `
   13 23 28 28 28 28 28 28 28 24 30 28 28 30 28 28 28 28 28 28 28 28 30 28 28 28 28 28 28 28 28 28
   6 10 10 12 13 6 8 11 10 10 8 11 8 6 6 6 5 5 5 6 6 6 6 6 6 6 7 8 15 6 12 10

@@ -1,8 +1,4 @@
-/**
- * What the peer may still send, on a stream or on the connection (RFC 9113 section 5.2). It is opened again when half
- * of it is used. A peer that sends more all the same is not stopped here, but by the limits on what is kept of a
- * response.
- */
+/** What the peer may still send, on a stream or on the connection (RFC 9113 section 5.2). Opened again at its half. */
 export class ReceiveWindow {
   readonly #size: number;
   #used = 0;
@@ -13,7 +9,7 @@ export class ReceiveWindow {
 
   /**
    * Counts the payload of a DATA frame, padding included.
-   * @returns by how much the window is to be opened again with WINDOW_UPDATE; 0: not yet
+   * @returns by how much to open the window with WINDOW_UPDATE; 0: not yet
    */
   take(bytes: number): number {
     this.#used += bytes;

@@ -29,9 +29,7 @@ export function defaultPeerSettings(): PeerSettings {
   };
 }
 
-/**
- * The settings that we announce: no dynamic table for header blocks, no pushed streams, and the limit on header fields.
- */
+/** What we announce: no dynamic table for header blocks, no pushed streams, the limit on header fields. */
 export const ownSettings: Buffer = settingsPayload([
   [setting.headerTableSize, 0],
   [setting.enablePush, 0],

@@ -1,8 +1,6 @@
 /**
- * The open streams of a connection by their ids. Ids count up by two, so the place of a stream follows from its id;
- * where two would have the same place, the table grows. A `Map` would do the same, but under load V8 replaces its table
- * all the time, and a table that has grown old keeps alive what the next one held: most streams then outlived the young
- * generation.
+ * The open streams of a connection by their ids, which count up by two; where two would have the same slot, the table
+ * grows. A `Map` would keep alive what it no longer holds (see base/slots.ts).
  */
 import type { Stream } from "./stream.ts";
 

@@ -185,7 +185,7 @@ export class Streams {
   }
 
   /**
-   * The stream, if it is open. Frames of one that has ended are ignored: the peer may have sent them before it knew.
+   * The stream, if it is open; frames of one that has ended are ignored.
    * @throws ConnectionError for a stream that never was (section 5.1.1)
    */
   #find(streamId: number): Stream | undefined {

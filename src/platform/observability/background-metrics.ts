@@ -68,10 +68,7 @@ export function outboxMetrics(program: string, registry: Registry) {
   };
 }
 
-/**
- * The events of a broker that services have not acted on, read at a scrape, but at most every five seconds: all scrapes
- * in that time share one request to the broker.
- */
+/** The events of a broker that services have not acted on. Scrapes within five seconds share one request to it. */
 export function brokerMetrics(program: string, registry: Registry) {
   const add = waitingGauges<UnreadEvents>(registry, [
     {

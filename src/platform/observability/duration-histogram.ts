@@ -1,7 +1,4 @@
-/**
- * A histogram of durations. That of prom-client checks, sorts and joins the labels at each observation, which takes
- * half a microsecond. This one finds the counts of the labels in a tree, and prom-client exposes them.
- */
+/** A histogram of durations, exposed by prom-client, whose own takes half a microsecond for each observation. */
 import { Histogram, type MetricValueWithName, type Registry } from "prom-client";
 import { durationBuckets } from "./duration-buckets.ts";
 

@@ -19,9 +19,8 @@ export interface LoggerSettings {
 }
 
 /**
- * Creates the log of a process. Lines go to the system at once, so that none is lost in a crash; output.ts says what
- * happens to those that nobody reads. Everything that this logger or a child logs goes through redaction.ts:
- * bindings, objects, errors and text. A warning or error of an outage (outage.ts) goes to level debug.
+ * Creates the log of a process. Lines go to the system at once (output.ts), and all of them through redaction.ts. A
+ * warning or error of an outage (outage.ts) goes to level debug.
  */
 export function createLogger(settings: LoggerSettings): Logger {
   const { level, environment } = settings;
@@ -58,9 +57,7 @@ export function createLogger(settings: LoggerSettings): Logger {
   }
 }
 
-/**
- * The log of a file, of which lines are written when it is flushed: see file-output.ts. Rejects if it cannot be written
- */
+/** The log of a file, whose lines are written when it is flushed: file-output.ts. Rejects if it cannot be written. */
 export async function createFileLogger(path: string): Promise<Logger> {
   return createLogger({
     level: "info",

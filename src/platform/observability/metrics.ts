@@ -38,16 +38,14 @@ export interface Metrics {
   outbox(service: string, backlog: () => Promise<OutboxBacklog>): (delivered: number) => void;
   /**
    * What a service reads from a broker.
-   * @param unread asked at a scrape, at most every five seconds. Where it rejects or takes a second, the scrape goes
-   * without it
+   * @param unread asked at a scrape, at most every five seconds; one that rejects or takes a second is left out
    */
   broker(service: string, unread: () => Promise<UnreadEvents>): void;
   /** The janitor of a service. @param kinds of rows that it deals with */
   janitor<const Kind extends string>(service: string, kinds: readonly Kind[]): JanitorObserver<Kind>;
   /**
-   * A counter of a service. Every combination of the known values of its labels is there from now on, with 0: what
-   * appears with its first event has no increase that Prometheus could see. A second call with the same name returns
-   * the same counter, so that two services of one process can share it.
+   * A counter of a service. Every combination of the known values is there at once, with 0, so that Prometheus sees the
+   * first increase. A second call with the same name returns the same counter.
    * @param labels the known values of each label
    * @throws Error if it exists with other labels
    */
@@ -60,9 +58,7 @@ export interface Metrics {
 
 let ofNode: Registry | undefined;
 
-/**
- * Those of Node itself. What they observe is the process, and they never stop, so there is one set for all registries.
- */
+/** Those of Node itself: one set for all registries, as they observe the process and never stop. */
 function nodeMetrics(): Registry {
   if (!ofNode) {
     ofNode = new Registry();

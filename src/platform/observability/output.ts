@@ -1,7 +1,6 @@
 /**
- * Standard output as the log's destination. A line goes to the system at once, so that a crash loses none. But a
- * pipe whose reader does not read fills up: then lines wait in memory, and further ones are dropped. Nothing else
- * may wait for a reader of the log.
+ * Standard output as the log's destination. A line goes to the system at once. While a pipe's reader does not read,
+ * lines wait in memory, and further ones are dropped: nothing else waits for a reader.
  */
 import type { Writable } from "node:stream";
 import type { DestinationStream } from "pino";

@@ -1,8 +1,6 @@
 /**
- * Keeps secrets and personal data out of log lines, in three steps: values under a key that names a secret or
- * a phone number, at any depth; fields of an error, of which only listed ones are logged; and, as the last
- * resort, patterns in the text of the finished line. logger.ts passes every value and every line through here,
- * so that no caller has to think of it.
+ * Keeps secrets and personal data out of log lines, in three steps: values under a key that names one, at any depth;
+ * fields of an error, of which only listed ones are logged; and patterns in the finished line.
  */
 import { types } from "node:util";
 import { ServiceError } from "../base/errors.ts";
@@ -29,8 +27,8 @@ function maskPhone(text: string): string {
 }
 
 /**
- * A value as it may be logged. Plain objects and arrays are copied with what is secret in them replaced;
- * errors are serialised by {@link loggableError}; of any other object only the class name is logged.
+ * A value as it may be logged: a copy of plain objects and arrays with what is secret replaced, errors by {@link
+ * loggableError}, and of any other object its class name.
  */
 export function loggable(value: unknown): unknown {
   try {
@@ -162,9 +160,7 @@ const phoneInText = /(?:\+|%2[Bb])([1-9]\d{6,14})(?!\d)/g;
 /** Matches every line that one of the patterns below can match, and is much faster: most lines need no other search. */
 const suspicious = /eyJ|[Bb]earer |[Bb]asic |DPoP |\/\/|=|\+[1-9]|%2[Bb]/;
 
-/**
- * The last resort: replaces text that looks like a token, a credential or a phone number in a finished line of JSON.
- */
+/** The last resort: replaces text of a finished line that looks like a token, a credential or a phone number. */
 export function redactLine(line: string): string {
   if (!suspicious.test(line)) return line;
   let text = line;

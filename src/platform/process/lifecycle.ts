@@ -1,6 +1,5 @@
 /**
- * Start and stop of a process's parts. Owns the order in which they stop, the time that they have for it, the
- * readiness of the process, and its exit by a signal or by a defect. It does not depend on what the parts do.
+ * Start and stop of a process's parts: their order, their time, the readiness, and the exit by a signal or a defect.
  */
 import { constants } from "node:os";
 import { setTimeout as elapsed } from "node:timers/promises";
@@ -144,9 +143,8 @@ async function stopPart(logger: Logger, part: Part, graceMs: number): Promise<bo
   try {
     const hasFinished = await Promise.race([
       Promise.resolve(part.stop(graceMs)).then(() => true),
-      // This timer keeps the process alive, unlike that of `withTimeout` (deadlines.ts): a part may wait for what does
-      // not. Once the part has stopped, the abort cancels the timer; the race is decided, so its rejection has no
-      // effect.
+      // This timer keeps the process alive, unlike that of `withTimeout` (deadlines.ts), as a part may wait for what
+      // does not. Aborted once the part has stopped.
       elapsed(graceMs, false, { signal: abandoned.signal }),
     ]);
     if (!hasFinished)

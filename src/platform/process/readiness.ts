@@ -1,7 +1,6 @@
 /**
- * The readiness of the parts that need a database or a broker. A part is prepared at the start, however long its
- * database takes, and its readiness follows the database afterwards. A broker counts only at the start: without it the
- * part is ready after a grace.
+ * The readiness of the parts that need a database or a broker: it follows the database. A broker counts at the start
+ * alone, and for a grace.
  */
 import type { Logger } from "pino";
 import { pause, repeat } from "../base/loop.ts";
@@ -38,10 +37,7 @@ interface Preparation extends Part {
   readonly isFinal?: (error: unknown) => boolean;
 }
 
-/**
- * Prepares the part, and retries until that succeeds: the database may start later than this process. Rejects with an
- * error that is final.
- */
+/** Prepares the part, and retries until that succeeds. Rejects with an error that is final. */
 export async function becomeReady(preparation: Preparation): Promise<void> {
   const { readiness, stopping } = preparation;
   while (!stopping.aborted) {
@@ -89,9 +85,8 @@ interface BrokerPreparation extends Omit<Part, "database"> {
 }
 
 /**
- * Prepares what a part needs of a broker, and retries until that succeeds. Until then, or until the grace is over, the
- * part is not ready, so that a wrong address is noticed when it is rolled out. After the grace the part is ready
- * without the broker, as events can wait, and no request needs it.
+ * Prepares what a part needs of a broker, and retries until that succeeds. Until then, or the end of the grace, the
+ * part is not ready, so that a wrong address is noticed when it is rolled out.
  */
 export async function prepareBroker(preparation: BrokerPreparation): Promise<void> {
   const { service, readiness, logger, reminders, stopping, prepare, graceMs = 30_000 } = preparation;

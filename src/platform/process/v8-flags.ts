@@ -1,11 +1,8 @@
-/**
- * Flags of V8. V8 reads them when Node starts, so a program that wants others replaces itself (execve: same process
- * id, same streams).
- */
+/** Flags of V8, read when Node starts: a program that wants others replaces itself (execve). */
 
 /**
- * A young generation of at most 16 MiB, half of V8's default, keeps a busy process below 384 MiB at the same speed.
- * Without pretenuring V8 does not guess which objects live long; wrong guesses kept whole requests in memory.
+ * At the same speed, these keep a busy process below 384 MiB: half of the default's young generation, and no guesses
+ * about which objects live long.
  */
 export const startFlags = ["--max-semi-space-size=16", "--no-allocation-site-pretenuring"] as const;
 
@@ -37,10 +34,7 @@ function nameOf(flag: string): string {
     .replace(/=.*/s, "");
 }
 
-/**
- * Starts the program again with these flags. Returns if it has them already, and on Windows, where a process cannot
- * replace itself.
- */
+/** Starts the program again with these flags. Returns if it has them already, and on Windows. */
 export function restartWith(flags: readonly string[], env: NodeJS.ProcessEnv): void {
   const missing = flags.filter((flag) => !process.execArgv.includes(flag));
   if (missing.length === 0 || process.execve === undefined || process.platform === "win32") return;

@@ -31,15 +31,11 @@ export function findText(name: string, env: EnvironmentVariables, prefix = ""): 
 }
 
 /**
- * Matches the variables that Kubernetes sets for each Service of a namespace, such as `DB_SERVICE_HOST` and
- * `DB_PORT_5432_TCP_ADDR`.
+ * Matches the variables that Kubernetes sets for each Service, such as `DB_SERVICE_HOST` and `DB_PORT_5432_TCP_ADDR`.
  */
 const serviceLink = /_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/;
 
-/**
- * Whether Kubernetes has set the variable, as it does for each Service of the namespace where the Pod does not forbid
- * it. `DB_PORT` is then the address of a Service that is called db, such as `tcp://10.0.0.1:5432`.
- */
+/** Whether Kubernetes has set the variable for a Service: one called db gives `DB_PORT` as `tcp://10.0.0.1:5432`. */
 export function isServiceLink(variable: string, text: string): boolean {
   return serviceLink.test(variable) || (variable.endsWith("_PORT") && /^(tcp|udp|sctp):/.test(text));
 }
@@ -61,10 +57,7 @@ function readText(path: string): { readonly text: string } | { readonly what: st
   }
 }
 
-/**
- * Text that may be shown in a message: on one line, not too long, and without what may be credentials before an
- * address.
- */
+/** Text for a message: on one line, not too long, and without what may be credentials before an address. */
 export function quoted(text: string): string {
   const shown = text.replace(/\S+/g, withoutCredentials);
   return JSON.stringify(shown.length > 200 ? `${shown.slice(0, 200)}…` : shown);

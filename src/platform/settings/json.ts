@@ -1,6 +1,4 @@
-/**
- * Settings that hold JSON, and schemas for their values. A problem never quotes the value, which may be a secret.
- */
+/** Settings that hold JSON. A problem never quotes the value, which may be a secret. */
 import * as v from "valibot";
 import { type Environment, must, type TextSchema, unquoted } from "./kinds.ts";
 

@@ -1,7 +1,6 @@
 /**
- * Kinds of setting: Valibot schemas that turn the text of a setting into its value. A schema's description
- * states the valid values, as in "an integer from 1 to 10"; problems and the documentation use the same words. No
- * message of a schema quotes the text: settings.ts does so if the setting is not secret.
+ * Kinds of setting: Valibot schemas from the text to the value. A description states the valid values, as in "an
+ * integer from 1 to 10", for problems and documentation alike. No message quotes the text.
  */
 import { isIP } from "node:net";
 import * as v from "valibot";
@@ -174,9 +173,7 @@ export function listOf<T>(item: TextSchema<T>, expects: string) {
   );
 }
 
-/**
- * A secret has at least so many different characters. 16 random hexadecimal digits have fewer in one case of 30,000.
- */
+/** Different characters of a secret, at least. 16 random hexadecimal digits have fewer in one case of 30,000. */
 const leastVariety = 6;
 
 /** Why a secret is too easy to guess, or is an example of the documentation; undefined if it is neither. */

@@ -1,6 +1,5 @@
 /**
- * Settings of the process itself: its ports, its log and its shutdown. It owns the environment (development or
- * production) with which every other table is read.
+ * Settings of the process itself: its ports, log, shutdown, and the environment that every other table is read with.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import * as v from "valibot";
@@ -22,9 +21,7 @@ import { isNear } from "./warnings.ts";
 const logLevels = ["trace", "debug", "info", "warn", "error"] as const;
 type LogLevel = (typeof logLevels)[number];
 
-/**
- * Whether the text is "production" but for its case, an edit, or its end: development mode would come as a surprise.
- */
+/** Whether the text is "production" but for its case, an edit, or its end. */
 function isMisspelled(text: string): boolean {
   const word = text.trim().toLowerCase();
   return text !== "production" && (word === "prod" || word === "production" || isNear(word, "production"));

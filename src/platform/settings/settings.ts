@@ -1,7 +1,6 @@
 /**
- * Reads settings from an environment. A table of settings is data; parsing, defaults, validation and the
- * documentation come from its rows. Problems are collected, not thrown one by one, so that an operator can
- * correct all of them at once.
+ * Reads settings from an environment by a table: parsing, defaults, validation and documentation come from its rows.
+ * All problems are collected.
  */
 import type * as v from "valibot";
 import { type EnvironmentVariables, findText, isServiceLink, quoted } from "./environment.ts";
@@ -88,10 +87,7 @@ export class SettingsError extends Error {
 
 /** The result of reading settings. */
 export interface Reading<T> {
-  /**
-   * The settings. Defaults replace invalid values, so that further settings can be read and their problems found
-   * too. Undefined if an invalid value has no default.
-   */
+  /** The settings, with defaults for invalid values, so that all problems are found; undefined where there is none. */
   readonly value: T | undefined;
   readonly problems: readonly SettingProblem[];
 }

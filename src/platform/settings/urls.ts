@@ -111,8 +111,7 @@ function issuer(expects: string, fits: (text: string) => boolean) {
 }
 
 /**
- * An issuer identifier (RFC 8414 section 2, OpenID Connect Discovery section 3). It is compared character
- * by character, so only the canonical spelling is accepted. Production accepts http only on a loopback host.
+ * An issuer identifier (RFC 8414 section 2) in its canonical spelling. Production takes http on a loopback host only.
  */
 export const issuerUrl = issuer(
   "an http or https URL without user, query, fragment and trailing slash",

@@ -40,9 +40,7 @@ export function settingWarnings(
   return warnings;
 }
 
-/**
- * Whether one edit makes the variable the name: to insert, delete or replace a character, or to swap two neighbours.
- */
+/** Whether one edit makes the variable the name: a character inserted, deleted or replaced, or two swapped. */
 export function isNear(variable: string, name: string): boolean {
   if (name.length < 6 || Math.abs(variable.length - name.length) > 1) return false;
   let start = 0;
