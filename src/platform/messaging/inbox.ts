@@ -1,11 +1,8 @@
 /** The inbox of a service: the ids of the events that it has handled, written in the transaction of their effect. */
-import { sql } from "drizzle-orm";
 import { index, type PgSchema, uuid } from "drizzle-orm/pg-core";
 import { confirmCommit } from "../database/confirm.ts";
 import type { Database } from "../database/database.ts";
 import { instant } from "../database/sql/columns.ts";
-import { names } from "../database/sql/names.ts";
-import { rowCount } from "../database/sql/statements.ts";
 
 export function inboxTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table(
@@ -31,16 +28,9 @@ export async function handleOnce(
   eventId: string,
   handle: (tx: Database) => Promise<void>,
 ): Promise<void> {
-  const entry = names(inbox);
   await db.transaction(async (tx) => {
-    const isNew = await rowCount(
-      tx,
-      sql`
-        insert into ${inbox} (${entry.eventId}) values (${eventId}::uuid)
-        on conflict do nothing
-        returning 1 as one`,
-    );
-    if (isNew > 0) await handle(tx);
+    const written = await tx.insert(inbox).values({ eventId }).onConflictDoNothing().returning();
+    if (written.length > 0) await handle(tx);
     // The commit that has handled the event may be visible without being confirmed.
     else await confirmCommit(tx);
   });

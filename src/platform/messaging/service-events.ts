@@ -7,7 +7,6 @@ import type { Database } from "../database/database.ts";
 import type { Broker, EventStream } from "./broker.ts";
 import type { BrokerSettings } from "./broker-settings.ts";
 import type { CloudEvent } from "./cloud-event.ts";
-import { openBroker } from "./open-broker.ts";
 import { type EventKind, outboxBacklog } from "./outbox.ts";
 import { OutboxStart } from "./outbox-start.ts";
 import type { OutboxTable } from "./outbox-table.ts";
@@ -55,7 +54,9 @@ interface ServiceEvents {
 export async function openServiceEvents(dependencies: Dependencies): Promise<ServiceEvents> {
   const { name, db, tables, stream, kinds, log, mayDeliver, logger } = dependencies;
   const { outbox, leases } = tables;
-  const broker = dependencies.broker && (await openBroker(dependencies.broker, name, logger));
+  const { broker: settings } = dependencies;
+  // Its library is loaded only by a process that has a broker.
+  const broker = settings && (await import("./broker.ts")).createBroker({ settings, name, logger });
   const publisher = broker && publishEvents(broker, stream, kinds);
   const subscribers: readonly Subscriber[] = [
     ...(dependencies.subscribers ?? []),
