@@ -97,23 +97,30 @@ describe.runIf(binaries)("a primary whose synchronous standby is gone: PostgreSQ
     await waitFor(() => database.confirm());
   }, 60_000);
 
-  /** The database, with something that happens after the first statement. */
+  /** A statement of the query builder, with something that happens after it. */
+  function followed<T extends object>(statement: T, meanwhile: () => Promise<void>): T {
+    return new Proxy(statement, {
+      get(target, key) {
+        const member: unknown = Reflect.get(target, key);
+        if (typeof member !== "function") return member;
+        if (key === "then")
+          return (...handlers: Parameters<Promise<unknown>["then"]>) =>
+            Promise.resolve(target)
+              .then((result) => meanwhile().then(() => result))
+              .then(...handlers);
+        return (...given: unknown[]) => followed(Object(Reflect.apply(member, target, given)), meanwhile);
+      },
+    });
+  }
+  /** The database, with something that happens after each row that is written in a transaction. */
   function after<T extends Database>(db: T, meanwhile: () => Promise<void>): T {
-    let isFirst = true;
     return new Proxy(db, {
       get(target, key, receiver) {
         if (key === "transaction")
           return (work: (tx: Database) => Promise<unknown>) =>
             target.transaction((tx) => work(after(tx, meanwhile)));
-        if (key !== "execute") return Reflect.get(target, key, receiver);
-        return async (query: SQL) => {
-          const result = await target.execute(query);
-          if (isFirst) {
-            isFirst = false;
-            await meanwhile();
-          }
-          return result;
-        };
+        if (key !== "insert") return Reflect.get(target, key, receiver);
+        return (table: typeof relayLeases) => followed(target.insert(table), meanwhile);
       },
     });
   }

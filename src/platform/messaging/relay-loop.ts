@@ -1,4 +1,5 @@
 /** The relay as it runs in a process: which parts of the outbox it relays when, and what it does after a failure. */
+import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import { isDatabaseAway } from "../base/database-errors.ts";
 import { type Loop, startLoop } from "../base/loop.ts";
@@ -6,7 +7,6 @@ import { Reminders } from "../base/reminders.ts";
 import { OutboxStart } from "./outbox-start.ts";
 import { outboxParts } from "./outbox-table.ts";
 import { batchSize, flush, type RelaySettings, relayOnce } from "./relay.ts";
-import { PartLeases } from "./relay-leases.ts";
 import type { Subscriber } from "./subscribers.ts";
 
 interface LoopSettings extends RelaySettings {
@@ -23,7 +23,6 @@ const longestPauseMs = 15_000;
 /** A part of the events. */
 interface Part {
   readonly number: number;
-  readonly leases: PartLeases;
   failures: number;
   /** The moment of the next try, by `performance.now`. */
   dueAt: number;
@@ -40,10 +39,10 @@ export function startRelay(given: LoopSettings): Loop {
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({
     number,
-    leases: new PartLeases(settings.leases, number),
     failures: 0,
     dueAt: 0,
   }));
+  const holder = randomUUID();
   let hasUnknown = false;
   let reminders = new Reminders();
   const warn = (err: unknown) => logger.warn({ err }, "Events could not be delivered and will be retried");
@@ -51,7 +50,7 @@ export function startRelay(given: LoopSettings): Loop {
   /** @returns the error, if it failed */
   async function relay(part: Part): Promise<unknown> {
     try {
-      const delivered = await relayOnce(settings, part.number, part.leases);
+      const delivered = await relayOnce(settings, part.number, holder);
       settings.delivered?.(delivered);
       part.failures = 0;
       part.dueAt = performance.now() + (delivered === batchSize ? 0 : intervalMs);

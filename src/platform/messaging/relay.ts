@@ -14,6 +14,7 @@
  * After a failure in any state, or once the lease has run out, the events wait again. No database connection is held
  * while a subscriber works.
  */
+import { randomUUID } from "node:crypto";
 import { and, gte, sql } from "drizzle-orm";
 import { traceHeaders } from "../base/tracing.ts";
 import { arrayLiteral, type Database, type Reads } from "../database/database.ts";
@@ -21,7 +22,7 @@ import type { CloudEvent } from "./cloud-event.ts";
 import { isKnown } from "./outbox.ts";
 import type { OutboxStart } from "./outbox-start.ts";
 import { type OutboxTable, partOf } from "./outbox-table.ts";
-import { PartLeases, type RelayLease, type RelayLeaseTable } from "./relay-leases.ts";
+import { type RelayLease, type RelayLeaseTable, takeLease } from "./relay-leases.ts";
 import { deliveryTimeoutMs, type Subscriber } from "./subscribers.ts";
 
 export interface RelaySettings {
@@ -51,16 +52,17 @@ interface WaitingEvent {
 
 /**
  * Delivers the oldest batch of the outbox, or of a part of it.
+ * @param holder of the lease of the part; a new one unless given
  * @returns the number of events; also 0 while another process has the lease
  */
 export async function relayOnce(
   settings: RelaySettings,
   part = 0,
-  leases = new PartLeases(settings.leases, part),
+  holder: string = randomUUID(),
 ): Promise<number> {
-  const { db, outbox, subscribers } = settings;
+  const { db, outbox, subscribers, leases } = settings;
   await flush(subscribers);
-  const leased = await leases.take(db, (tx) => read(tx, settings, part));
+  const leased = await takeLease(db, leases, { part, holder }, (tx) => read(tx, settings, part));
   if (!leased) return 0;
   try {
     const published = await publish(settings, leased);
