@@ -18,14 +18,12 @@ interface Consumption {
   readonly logger: Logger;
 }
 
-/** Milliseconds after a failed event until others are tried: after the first failure, and at most. */
-const retryMs = 1_000;
-const longestRetryMs = 15_000;
-/** The longest pause until the failed event comes again. It is longer, so that an event that fails delays no other. */
-const longestEventRetryMs = 2 * longestRetryMs;
-/** These two where the database was unavailable: it is used again as soon as it is back, whoever has failed before. */
-const databaseRetryMs = 250;
-const databaseEventRetryMs = 2 * databaseRetryMs;
+/** Milliseconds after a failure in which no event is handled, as others would probably fail too. */
+const pauseMs = 1_000;
+/** The same where the database was unavailable: it is used again as soon as it is back. */
+const databasePauseMs = 250;
+/** The longest pause until the failed event comes again; it is doubled each time from {@link pauseMs} on. */
+const longestRetryMs = 30_000;
 /** Milliseconds between requests to a broker that is away: few, as each request may itself wait for three seconds. */
 const awayMs = 1_000;
 
@@ -35,51 +33,28 @@ const awayMs = 1_000;
  */
 export function startConsuming(consumption: Consumption): Loop {
   const { logger } = consumption;
-  const failures = new Failures();
   let reminders = new Reminders();
   return startLoop(async (stopping) => {
-    const away = await handleSome(consumption, failures, stopping);
-    if (away) {
-      if (reminders.isFailureDue(away.err))
-        logger.warn({ err: away.err }, "Events could not be fetched from the broker and will be tried again");
+    try {
+      const pausedUntil = await handleSome(consumption, stopping);
+      reminders = new Reminders();
+      return Math.max(0, pausedUntil - performance.now());
+    } catch (err) {
+      if (reminders.isFailureDue(err))
+        logger.warn({ err }, "Events could not be fetched from the broker and will be tried again");
       return awayMs;
     }
-    reminders = new Reminders();
-    return failures.pauseMs;
   });
 }
 
-/** Why an event could not be handled. */
-type Failure = "of the event" | "of the database";
-
-/** Failures in a row: the pause after one, in which no event is handled. */
-class Failures {
-  #count = 0;
-  /** By performance.now(). */
-  #until = 0;
-
-  /** What is left of the pause. */
-  get pauseMs(): number {
-    return Math.max(0, this.#until - performance.now());
-  }
-
-  /** An event was handled, or failed. */
-  note(failure: Failure | undefined): void {
-    this.#count = failure === "of the event" ? this.#count + 1 : 0;
-    if (failure === undefined) return;
-    const growing = Math.min(retryMs * 2 ** (this.#count - 1), longestRetryMs);
-    this.#until = performance.now() + (failure === "of the event" ? growing : databaseRetryMs);
-  }
-}
-
-/** @returns the error if messages could not be fetched */
-async function handleSome(
-  consumption: Consumption,
-  failures: Failures,
-  stopping: AbortSignal,
-): Promise<{ readonly err: unknown } | undefined> {
+/**
+ * @returns until when no event is to be handled, by performance.now()
+ * @throws if messages could not be fetched
+ */
+async function handleSome(consumption: Consumption, stopping: AbortSignal): Promise<number> {
   const { broker, consumer } = consumption;
   let received = 0;
+  let pausedUntil = 0;
   try {
     const messages = await broker.pull(consumer);
     const end = () => void messages.close();
@@ -90,26 +65,23 @@ async function handleSome(
         received += 1;
         // In a pause they are returned, to come again after it. If the fetch was ended, those on their way from the
         // broker would be lost to this process, and come again only once their time to be acknowledged is over.
-        const { pauseMs } = failures;
-        if (stopping.aborted) message.nak(retryMs);
-        else if (pauseMs > 0) message.nak(Math.ceil(pauseMs));
-        else failures.note(await handleMessage(message, consumption));
+        const leftMs = pausedUntil - performance.now();
+        if (stopping.aborted) message.nak(pauseMs);
+        else if (leftMs > 0) message.nak(Math.ceil(leftMs));
+        else pausedUntil = performance.now() + (await handleMessage(message, consumption));
       }
     } finally {
       stopping.removeEventListener("abort", end);
     }
   } catch (err) {
     // While events are handled, the library may miss the broker's heartbeats.
-    if (received === 0 && !stopping.aborted) return { err };
+    if (received === 0 && !stopping.aborted) throw err;
   }
-  return undefined;
+  return pausedUntil;
 }
 
-/** @returns why the event failed, if it did. It comes again, and others after it, as they would probably fail too */
-async function handleMessage(
-  message: JsMsg,
-  { schema, handle, logger }: Consumption,
-): Promise<Failure | undefined> {
+/** @returns milliseconds in which no other event is to be handled: 0 unless this one failed, and comes again */
+async function handleMessage(message: JsMsg, { schema, handle, logger }: Consumption): Promise<number> {
   // The messages before this one may have taken most of the time until it would be delivered again.
   message.working();
   let event: CloudEvent;
@@ -119,20 +91,18 @@ async function handleMessage(
     const { stream, streamSequence: sequence } = message.info;
     logger.error({ err, stream, sequence }, "A message of the broker is no event and was left out");
     message.term();
-    return undefined;
+    return 0;
   }
   try {
     await processed("nats", event, () => handle(event));
     message.ack();
-    return undefined;
+    return 0;
   } catch (err) {
-    const isAway = isDatabaseAway(err);
     logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
-    message.nak(
-      isAway
-        ? databaseEventRetryMs
-        : Math.min(retryMs * 2 ** message.info.deliveryCount, longestEventRetryMs),
-    );
-    return isAway ? "of the database" : "of the event";
+    const isAway = isDatabaseAway(err);
+    // Longer than the pause, so that an event that fails each time holds up no other.
+    const growing = Math.min(pauseMs * 2 ** message.info.deliveryCount, longestRetryMs);
+    message.nak(isAway ? 2 * databasePauseMs : growing);
+    return isAway ? databasePauseMs : pauseMs;
   }
 }
