@@ -1,7 +1,4 @@
-/**
- * Refuses a request about a notification only after a confirmed commit, as platform/database/confirm.ts describes: the
- * request may be the retry of one that was done and got the status 503.
- */
+/** Refuses a request about a notification only after a confirmed commit: it may be the retry of one that was done. */
 import { isOfKind } from "../platform/base/errors.ts";
 import { confirmFound } from "../platform/database/confirm.ts";
 import type { Confirm } from "../platform/database/database.ts";

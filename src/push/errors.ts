@@ -1,7 +1,4 @@
-/**
- * The kinds of error that only the push service returns, in the shape of the platform's table. The closed list of
- * codes in openapi/push-orchestration.yaml has these and the platform's.
- */
+/** The kinds of error that only the push service returns, in the shape of the platform's table. */
 import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/base/errors.ts";
 

@@ -1,6 +1,5 @@
 /**
- * The events of the push service: their names, and the statement that writes one into the outbox. The data of an
- * event is a message of proto/push/v1/events.proto; code that leaves out one of its fields, or adds one, does not
+ * The events of the push service. Code that leaves out a field of a message of events.proto, or adds one, does not
  * compile.
  */
 import { type DescMessage, fromJsonString } from "@bufbuild/protobuf";
@@ -87,10 +86,7 @@ interface Occurrence {
   readonly from?: SQL;
 }
 
-/**
- * The statement that writes events, complete or as a part of a larger statement. A 64-bit integer must be given as
- * text, as in the JSON mapping of Protobuf.
- */
+/** The statement that writes events, by itself or within another. A 64-bit integer is text, as in Protobuf's JSON. */
 export function recordEvent<Message extends DescMessage>(
   kind: EventKind<Message>,
   fields: FieldsOf<Message> & About,

@@ -1,7 +1,6 @@
 /**
- * Removes rows that have expired or are older than their retention, in many short transactions of a bounded number of
- * rows. One process cleans up at a time: a process that does not get the lock skips the step. Times are the
- * database's, so that a process with a wrong clock removes nothing that is live.
+ * Removes what has expired or is older than its retention, in many short transactions, by the database's clock. One
+ * process at a time: another one skips the step.
  */
 import { sql } from "drizzle-orm";
 import { type JanitorStep, runRound, startRounds } from "../platform/base/janitor.ts";
@@ -35,10 +34,7 @@ interface Dependencies {
   readonly observer?: JanitorObserver<JanitorKind> | undefined;
   /** Days for which history and notifications are kept. */
   readonly historyRetentionDays: number;
-  /**
-   * Returns the days for which the ids of events are kept; 8 unless given. No event may come again afterwards. While
-   * this rejects, or has no limit, no id is removed.
-   */
+  /** Returns the days for which the ids of events are kept; 8 unless given. While it rejects, none is removed. */
   readonly inboxRetentionDays?: () => Promise<number>;
 }
 
@@ -169,9 +165,8 @@ function stepsOf(
 }
 
 /**
- * Removes finished notifications older than `oldestKept`: first their chunks, including dead letters, and the
- * notifications themselves once they have no chunks. A notification stays while a chunk of it is still to be sent,
- * such as a replayed dead letter, or while a user's history has an entry of it.
+ * Removes finished notifications older than `oldestKept`, once they have no chunks: first those, dead letters too. One
+ * stays while a chunk is still to be sent, or a user's history has an entry of it.
  */
 async function removeNotifications(tx: Database, oldestKept: string): Promise<Removed> {
   const ofNotification = sql`${chunk.notificationId} = ${n.id}`;

@@ -1,8 +1,7 @@
 /**
- * The lock between planning and the removal of users, an advisory lock of PostgreSQL. A step of planning has it shared,
- * so that steps run side by side; what removes a user has it alone, so that no step gives an entry in the history to a
- * user whose number is being removed or replaced. Both have it until the end of their transactions, and acquire it
- * before the statement that reads what it guards, whose snapshot would otherwise be older than the lock.
+ * The lock between planning and the removal of users, an advisory lock of PostgreSQL: shared by steps of planning,
+ * exclusive for what removes a user's number, so that no step gives that user an entry. Held until the end of the
+ * transaction, and acquired before the statement that reads what it guards.
  */
 import { sql } from "drizzle-orm";
 import type { Executor } from "../platform/database/database.ts";

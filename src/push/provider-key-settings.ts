@@ -1,7 +1,4 @@
-/**
- * Credentials of the push providers, as an operator sets them: kinds of setting that accept only values that the
- * provider will accept. Secret values are never quoted in problems.
- */
+/** Credentials of the push providers: kinds of setting that accept only what the provider will accept. */
 import { createECDH, createPrivateKey, ECDH } from "node:crypto";
 import * as v from "valibot";
 import { json, object, only } from "../platform/settings/json.ts";

@@ -1,7 +1,4 @@
-/**
- * Settings of the push providers: which are in use, their endpoints, and the credentials that each of them needs.
- * Nothing here reads `process.env`.
- */
+/** Settings of the push providers: which are in use, their endpoints, and the credentials of each. */
 import { join } from "node:path";
 import * as v from "valibot";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";

@@ -1,6 +1,6 @@
 /**
- * The table of the push service's settings: parsing, defaults, validation and documentation of each. Checks that need
- * several settings are in settings.ts; the settings of the push providers are in provider-settings.ts.
+ * The table of the push service's settings; checks of several are in settings.ts, the providers' in
+ * provider-settings.ts.
  */
 import { overlapping } from "../platform/settings/json.ts";
 import { integer, listOf, matching, plainText, sharedApiKey } from "../platform/settings/kinds.ts";

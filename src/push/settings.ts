@@ -1,7 +1,4 @@
-/**
- * Settings of the push service: the issuer of access tokens, delivery, providers and database. A name prefixed
- * `PUSH_` overrides the plain one. Nothing here reads `process.env`.
- */
+/** Settings of the push service. A name prefixed `PUSH_` overrides the plain one. */
 import { resolveCacheSettings } from "../platform/cache/cache-settings.ts";
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
 import { resolveBrokerSettings } from "../platform/messaging/broker-settings.ts";
@@ -108,10 +105,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
 
 type PushTable = TableReading<typeof pushTable>;
 
-/**
- * Whether the setting has development's default, which fits only the built-in auth service, while another issuer is
- * set.
- */
+/** Whether the setting has development's default, which fits our own auth service only, beside another issuer. */
 function isDefaultForOwnIssuer({ isGiven }: PushTable, name: keyof typeof pushTable): boolean {
   return isGiven("IDENTITY_PROVIDER_ISSUER_URI") && !isGiven(name);
 }

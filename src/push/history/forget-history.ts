@@ -15,10 +15,8 @@ const numbered = selection({ number: userNumber });
 const entry = selection({ notificationId: block.notificationId });
 
 /**
- * Removes the user's number, without which entries and views are nobody's, as a number is never given again. They are
- * removed by age: there may be many, and planning waits for this transaction. Entries that are kept, and their views,
- * move to a new number; a view that is written meanwhile is lost. In a transaction that has the exclusive lock of
- * planning.
+ * Removes the user's number, without which entries and views are nobody's; they go by age. What is kept moves to a new
+ * number; a view that is written meanwhile is lost. In a transaction that has the exclusive lock of planning.
  * @param keptFrom keeps entries of notifications that were accepted at this moment or later; none unless given
  */
 export async function forgetHistory(tx: Database, userId: string, keptFrom?: Date): Promise<void> {

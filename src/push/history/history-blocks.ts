@@ -1,11 +1,8 @@
 /**
- * How the history is stored. A user with entries has a number. For each notification there is a row for each block of
- * 512 users with consecutive numbers; a bit for each of these users says whether it was sent to this user. Each view of
- * an entry is a row of its own. A send to a million users writes 2,000 rows, however large the history is.
- *
- * Users get their numbers with their first entry; the users of a step get them in the order of offsets and devices. So
- * most users of a block live at one offset and get the same notifications: blocks are full, and a user's block has few
- * rows of notifications to others. A later step, whose devices have ids near to each other, has few blocks.
+ * How the history is stored. A user gets a number with the first entry. For each notification there is a row for each
+ * block of 512 users with consecutive numbers, with a bit for each user; each view of an entry is a row. A send to a
+ * million users writes 2,000 rows. Users of a step get their numbers in the order of offsets and devices, so that most
+ * of a block get the same notifications.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { names } from "../../platform/database/sql/names.ts";
@@ -29,8 +26,8 @@ export const recipientsOf = (notificationId: SQL): SQL => sql`
   where ${block.notificationId} = ${notificationId})`;
 
 /**
- * A query for `left join lateral`: `known_number`, the number of the user with this id; no row if the user has none
- * yet. `offset 0` makes PostgreSQL look up each user; if it expected too many of them, it would read the whole table.
+ * A query for `left join lateral`: `known_number`, of the user with this id, if there is one. `offset 0` makes
+ * PostgreSQL look up each user.
  * @param userId with the name of its table
  */
 export const numberOf = (userId: SQLWrapper): SQL => sql`
@@ -68,8 +65,8 @@ export const takeEntries = (userNumber: number, since: string): SQL => {
 };
 
 /**
- * Expressions of a `with` list, which give users an entry each, and a number to those who have none yet. A user who has
- * the entry already keeps it. Concurrent statements write rows in the same order, so that they do not deadlock.
+ * Expressions of a `with` list that give users an entry each, unless they have it, and a number. Rows are written in
+ * the same order by all, so that no two statements deadlock.
  * @param found the name of an expression before them, with columns `person` (a user's id, any number of times),
  *   `minutes` (an offset), `device` (an id) and `known_number` (of {@link numberOf})
  */

@@ -59,10 +59,7 @@ const problem: InputError = {
 const { notificationId } = names(historyBlocks);
 const { viewedAt } = names(historyViews);
 
-/**
- * An entry that has just been marked keeps its place among the unread for a while: a caller who pages through
- * the unread and marks each page would otherwise skip as many entries as were marked.
- */
+/** An entry that has just been marked stays among the unread for a while, or who marks page by page would skip some. */
 const isAmongViewed = isViewed(sql`${viewedAt} <= now() - interval '10 minutes'`);
 
 function column(field: Field): SQL {

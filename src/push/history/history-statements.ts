@@ -1,7 +1,6 @@
 /**
- * The statements that read history. The cost of each is bounded by the number of notifications to one user's block; the
- * cost of the first pages is bounded by the size of a page. test/push/history checks the query plans on a table of
- * millions.
+ * The statements that read history. The cost of each is bounded by the notifications to one user's block; that of the
+ * first pages by the size of a page.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/sql/names.ts";
@@ -48,8 +47,8 @@ export const pageEntry = selection({
 });
 
 /**
- * The entries of a slice, each with the number of all entries of the user; one row without an entry if the slice is
- * empty. With `markViewed` the statement also marks these entries as viewed, and returns them as they were before.
+ * The entries of a slice, each with the number of all of the user's; one row without an entry if the slice is empty.
+ * With `markViewed` they are marked too, and returned as they were before.
  */
 export function pageStatement(page: Slice, markViewed: boolean): SQL {
   // Views are written in the order of ids, so that concurrent calls wait for each other instead of deadlocking.

@@ -1,7 +1,4 @@
-/**
- * The history of users: the notifications sent to them, and whether they have viewed them. Planning writes the
- * entries; here they are read, and marked as viewed by their own user only.
- */
+/** The history of users: planning writes the entries; here they are read, and marked as viewed by their own user. */
 
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";

@@ -20,8 +20,7 @@ export const readerOf = (userId: string): SQL => sql`
 export const myNumber: SQL = sql`(select my_number from reader)`;
 
 /**
- * The reader's entries without those that were recalled, for `from`. The block comes from a subquery, as only then the
- * index gives the entries in order. `<>` is used because the planner takes `= 1` for something rare.
+ * The reader's entries without those that were recalled, for `from`. By subquery and `<>`, the index gives the order.
  */
 export const myEntries: SQL = sql`
   ${historyBlocks} where ${block.userBlock} = (select my_block from reader)

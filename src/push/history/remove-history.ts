@@ -1,6 +1,6 @@
 /**
- * Removes entries that are older than the history is kept: first the users who will have no entry left, block by block,
- * and only then the entries, by which these users are found. The next removal goes on where one was interrupted.
+ * Removes entries that are too old: first the users who will have none left, block by block, and then the entries, by
+ * which these users are found.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -50,7 +50,7 @@ const removal = selection({
 /** Removes the users who have no entry left, and then the old entries. */
 interface EntryRemoval {
   /**
-   * Removes users of the next few blocks. Most blocks are only read: planning waits only if a user is removed.
+   * Removes users of the next few blocks; planning waits only if there are any.
    * @returns `committed` is to be called once the transaction has ended: the next call goes on from there
    */
   forgetUsers(tx: Database): Promise<{ readonly users: number; readonly isFull: boolean; committed(): void }>;

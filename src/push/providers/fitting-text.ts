@@ -1,7 +1,4 @@
-/**
- * Fits a message into the payload limit of a provider. A message may have 4000 bytes, and with the rest of the
- * payload that exceeds the providers' limits of about 4096 bytes. The history has the whole text.
- */
+/** Fits a message into the payload limit of a provider, of about 4096 bytes. The history has the whole text. */
 import type { NotificationContent } from "./provider.ts";
 
 const ellipsis = "…";
@@ -12,8 +9,7 @@ function jsonBytes(text: string): number {
 }
 
 /**
- * The text, or as much of its beginning as fits, with an ellipsis. It is cut between graphemes, which a reader sees as
- * one character each; inside of one only if not even the first fits, and never inside a code point.
+ * The text, or as much of its beginning as fits, with an ellipsis; cut between graphemes, or else code points.
  * @param maxBytes limit of the text inside a JSON string, in UTF-8
  */
 export function fittingText(text: string, maxBytes: number): string {
@@ -31,8 +27,7 @@ export function fittingText(text: string, maxBytes: number): string {
 }
 
 /**
- * The content as JSON of at most `maxBytes`. What does not fit is first sent without its image, and then with a
- * shorter message: a text that is read loses nothing to an image.
+ * The content as JSON of at most `maxBytes`: if it does not fit, without its image, and then with a shorter message.
  * @param write returns the JSON of a content, in which its message occurs once
  */
 export function fittingJson(

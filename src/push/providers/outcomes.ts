@@ -1,6 +1,6 @@
 /**
- * From responses to outcomes: the code that all providers share. A reason consists of fixed words, a status and the
- * provider's error code, never of the provider's error message, which may quote the token.
+ * From responses to outcomes: what all providers share. A reason is made of fixed words, a status and the provider's
+ * error code, never of its error message, which may quote the token.
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Outcome } from "./provider.ts";
@@ -20,10 +20,7 @@ export function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
-/**
- * The result, or no response if a 4xx response did not arrive whole. The body says what is wrong with a request, and
- * half of it must neither remove a token nor pause a provider. Success and overload are in the status alone.
- */
+/** The result, or no response if a 4xx response did not arrive whole: half a body must neither remove nor pause. */
 export function whole(result: ExchangeResult): ExchangeResult {
   if (!result.responded || result.isComplete) return result;
   if (result.status < 400 || result.status === 429 || result.status >= 500) return result;
@@ -72,10 +69,7 @@ export function throttledOutcome(response: ProviderResponse, clock: Clock, reaso
   return { kind: "retry", isThrottled: true, afterMs: retryAfterMs(response, clock) ?? quotaMs, reason };
 }
 
-/**
- * The outcome of a 5xx response: a retry of this message. Large providers return a few of these while they work;
- * delivery treats a streak of them as an unavailable provider.
- */
+/** The outcome of a 5xx response: a retry of this message. Delivery takes a streak for an unavailable provider. */
 export function serverFailureOutcome(response: ProviderResponse, clock: Clock, code?: string): Outcome {
   const afterMs = retryAfterMs(response, clock) ?? retryMs;
   return { kind: "retry", afterMs, reason: reasonOf(response.status, code) };

@@ -1,7 +1,6 @@
 /**
- * The interface of a push provider: it sends one message to one device and returns the outcome. Every provider
- * translates its own responses into these outcomes; from them delivery decides rate limits, retries, pauses and the
- * removal of tokens, once for all providers.
+ * The interface of a push provider: it sends one message to one device and returns the outcome, from which delivery
+ * decides rate limits, retries, pauses and the removal of tokens, once for all providers.
  */
 import type { ProviderName } from "../provider-settings.ts";
 
@@ -30,27 +29,22 @@ export type Outcome =
   /** The provider has accepted the message. */
   | { readonly kind: "sent" }
   /**
-   * The token is dead: remove it, unless it was registered or renewed since. `asOf`: milliseconds since the epoch as
-   * of which the provider reports it dead, if the provider gives a time.
+   * The token is dead: remove it, unless it was renewed since `asOf`, milliseconds since the epoch, if the provider
+   * says.
    */
   | { readonly kind: "dead"; readonly asOf?: number; readonly reason: string }
   /** The message cannot be sent and a retry would change nothing; the token is kept. */
   | { readonly kind: "failed"; readonly reason: string }
-  /**
-   * The provider lacks something for tokens of this kind, such as credentials, that an operator can give it. Until then
-   * a retry would change nothing; the token is kept.
-   */
+  /** The provider lacks something for tokens of this kind that an operator can give it; the token is kept. */
   | { readonly kind: "blocked"; readonly reason: string }
   /**
-   * The token belongs to another project, topic or key than ours: the token's fault, or ours if most users' tokens
-   * do. Delivery decides which.
+   * The token belongs to another project, topic or key than ours: by its fault or, if most users' tokens do, by ours.
    */
   | { readonly kind: "foreign"; readonly reason: string }
   /**
-   * The message may succeed later. `afterMs`: the wait that the provider wants. `isOwn`: the failure is about this
-   * message or device alone, and says nothing about the provider. `isThrottled`: a quota is used up, which is this
-   * device's own unless the messages of several users meet it. `hasNoResponse`: no response came, so only the outcomes
-   * of other messages show whether the message or the provider failed.
+   * The message may succeed later. `afterMs`: the wait that the provider wants. `isOwn`: it says nothing about the
+   * provider. `isThrottled`: a quota is used up, the device's own unless several users meet it. `hasNoResponse`: only
+   * the outcomes of other messages show whether the message or the provider failed.
    */
   | {
       readonly kind: "retry";
@@ -61,20 +55,18 @@ export type Outcome =
       readonly reason: string;
     }
   /**
-   * No message can be sent: the provider is unreachable, or gives us no access. Send nothing to it for `afterMs`, the
-   * wait that it wants. Never the outcome of a response to a message.
+   * No message can be sent for `afterMs`: the provider is unreachable, or gives us no access. Not by a response to a
+   * message.
    */
   | { readonly kind: "unavailable"; readonly afterMs?: number; readonly reason: string }
   /**
-   * The provider refuses our credentials, project or topic: remove nothing. A single response holds for its message,
-   * and those of several users for all: stop, alert the operator. `isConfirmed`: the provider was asked once more, and
-   * has refused again, so it holds for all.
+   * The provider refuses our credentials, project or topic: remove nothing. One response holds for its message, those
+   * of several users, or one that `isConfirmed` by asking again, for all: stop, alert the operator.
    */
   | { readonly kind: "refused"; readonly isConfirmed?: true; readonly reason: string };
 
 /**
- * Sends the same content to a device. Every failure is an outcome; an exception is a defect. It is made once for each
- * chunk, so that the parts that the chunk's messages share are built once.
+ * Sends the same content to a device. Every failure is an outcome; an exception is a defect. Made once for each chunk.
  */
 export type Send = (recipient: Recipient) => Promise<Outcome>;
 
@@ -91,18 +83,14 @@ export interface KeptToken {
 export interface PushProvider {
   readonly name: ProviderName;
   /**
-   * The service that a token's messages go to, if the provider stands for many: for Web Push the origin. A service
-   * fails, refuses and is paused without the others.
+   * The service that a token's messages go to, paused by itself: for Web Push the origin. Absent if there is one alone.
    */
   serviceOf?(token: string): string;
   /** Messages that may be in flight at once in this process. */
   readonly maxInFlight: number;
   /** Checks the syntax of a token. @returns what is wrong with it, in words; undefined if nothing is */
   tokenProblem(token: string): string | undefined;
-  /**
-   * The form in which a token without a problem is stored, if it is not stored as the app has written it. Two tokens
-   * with the same identity are the same device.
-   */
+  /** The form in which a token is stored, if not as the app wrote it. Tokens with the same identity are one device. */
   deviceOf?(token: string): KeptToken;
   /**
    * Checks whether the provider accepts our credentials, without sending anything to a device.

@@ -1,7 +1,6 @@
 /**
- * The provider token of APNs: a JWT that all requests carry. Apple wants the same token from all processes, renewed
- * every 20 to 60 minutes, and rejects more frequent renewals. All processes make the same token without coordination,
- * as its time of issue is the beginning of the current half hour.
+ * The provider token of APNs: a JWT that Apple wants to be the same from all processes, renewed every 20 to 60 minutes.
+ * All make the same one, as its time of issue is the beginning of the current half hour.
  */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
@@ -44,7 +43,7 @@ export class ApnsToken {
   }
 
   /**
-   * A new JWT, issued now, because APNs has refused this one. Other processes do not follow.
+   * A new JWT, issued now, as APNs has refused this one.
    * @returns the same one if it was issued within the last 20 minutes, as Apple would reject a newer one
    */
   async renew(refused: string): Promise<string> {

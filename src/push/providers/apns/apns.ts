@@ -125,8 +125,8 @@ export class ApnsProvider implements PushProvider {
   }
 
   /**
-   * The outcome of APNs' response. A token is dead only if APNs reports the token itself as bad or unregistered. A 403
-   * comes here only after a second one.
+   * The outcome of APNs' response. A token is dead only if APNs reports it bad or unregistered. A 403 here is a second
+   * one.
    */
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) return noResponseOutcome(response);

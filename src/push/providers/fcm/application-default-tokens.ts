@@ -1,7 +1,6 @@
 /**
- * Access tokens of Google by application default credentials: workload identity federation, as the file of
- * GOOGLE_APPLICATION_CREDENTIALS describes it, or the metadata server of the machine. Google's library knows the ways;
- * it is loaded when the first token is fetched, since that takes a tenth of a second and 20 MiB.
+ * Access tokens of Google by application default credentials: the file of GOOGLE_APPLICATION_CREDENTIALS (workload
+ * identity federation), or the metadata server. Google's library is loaded with the first token.
  */
 import { codeIn, member, reasonOf } from "../outcomes.ts";
 import type { Outcome } from "../provider.ts";

@@ -1,7 +1,4 @@
-/**
- * Firebase Cloud Messaging, HTTP v1: its messages and the meaning of its responses. The official SDK is not used,
- * because its host cannot be configured and it does not expose `Retry-After`.
- */
+/** Firebase Cloud Messaging, HTTP v1: its messages and the meaning of its responses. */
 import type { Clock } from "../../../platform/base/clock.ts";
 import type { Connect, Fields, RequestHead } from "../../../platform/http2/connection.ts";
 import type { FcmSettings } from "../../provider-settings.ts";
@@ -141,9 +138,9 @@ export class FcmProvider implements PushProvider {
   }
 
   /**
-   * The outcome of FCM's response. A token is dead only if FCM names the token. THIRD_PARTY_AUTH_ERROR: the project
-   * lacks the APNs key or the Web Push key, so only its tokens of that kind fail. Other 401s, which come here only
-   * after a new access token, 403s, and 404s without UNREGISTERED are about our credentials or project.
+   * The outcome of FCM's response. A token is dead only if FCM names it. THIRD_PARTY_AUTH_ERROR: the project lacks the
+   * APNs or Web Push key. Other 401s (after a new access token), 403s, and 404s without UNREGISTERED are about our
+   * credentials or project.
    */
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) return noResponseOutcome(response);

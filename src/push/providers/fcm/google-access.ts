@@ -1,6 +1,5 @@
 /**
- * The access token that FCM is sent, wherever it comes from: fetched when it is first needed and renewed before it
- * expires, by one request at a time for all messages that wait for it.
+ * The access token that FCM is sent: fetched when first needed, renewed before it expires, by one request at a time.
  */
 import type { Clock } from "../../../platform/base/clock.ts";
 import type { Outcome } from "../provider.ts";

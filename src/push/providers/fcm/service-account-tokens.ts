@@ -1,7 +1,4 @@
-/**
- * Access tokens of Google for a service account (RFC 7523 section 2.1): an assertion that its key has signed is
- * exchanged for a token.
- */
+/** Access tokens of Google for a service account, by assertions that its key has signed (RFC 7523 section 2.1). */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";

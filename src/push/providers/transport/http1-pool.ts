@@ -1,6 +1,6 @@
 /**
- * Connections to one origin over HTTP/1.1, for push services without HTTP/2. Takes requests and returns results as
- * {@link Http2Pool} does; Node's agent manages the connections and the queue.
+ * Connections to one origin over HTTP/1.1, for push services without HTTP/2, by Node's agent; else as {@link
+ * Http2Pool}.
  */
 
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";

@@ -1,6 +1,5 @@
 /**
- * One request over HTTP/2 and its result. Keeps the response within its limits; the pool chooses the connection and
- * enforces the timeout.
+ * One request over HTTP/2, its response within its limits. The pool chooses the connection and enforces the timeout.
  */
 import type {
   ClientStream,
@@ -31,9 +30,8 @@ export interface ProviderResponse {
 export interface NoResponse {
   readonly responded: false;
   /**
-   * `unreachable`: there is no connection, so other requests would fail too. `lost`: the connection broke, and the peer
-   * may or may not have processed the request. `timeout`: the same, after the timeout. `aborted`: the peer itself ended
-   * the exchange early.
+   * `unreachable`: other requests would fail too. `lost`, `timeout`: the peer may have processed the request.
+   * `aborted`: the peer itself ended the exchange early.
    */
   readonly cause: "unreachable" | "lost" | "timeout" | "aborted";
   /** A few words, such as `ECONNREFUSED`; contains nothing of the request. */

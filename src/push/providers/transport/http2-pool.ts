@@ -1,7 +1,6 @@
 /**
- * Connections to one origin over HTTP/2: chooses the connection of each request, queues requests while no connection
- * has room, enforces their timeouts, and repeats requests that the peer certainly did not process. One timer serves all
- * requests, as a timer for each would cost more than everything else.
+ * Connections to one origin over HTTP/2: chooses that of each request, queues requests while none has room, enforces
+ * timeouts by one timer, and repeats requests that the peer certainly did not process.
  */
 import type { LookupFunction } from "node:net";
 import type { Connect, RequestHead, StreamEnd } from "../../../platform/http2/connection.ts";
@@ -34,8 +33,7 @@ export interface PoolOptions {
   /** Milliseconds without a request after which a connection is closed. Default: 10 minutes. */
   readonly idleMs?: number;
   /**
-   * Milliseconds of silence with requests in flight after which a PING is sent; its response may take as long again.
-   * Default: 4 s.
+   * Milliseconds of silence, with requests in flight, until a PING, whose response may take as long; 4 s unless given.
    */
   readonly silenceMs?: number;
   /** The statuses after which new requests get another connection; none unless given. */

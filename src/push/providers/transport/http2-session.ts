@@ -1,6 +1,5 @@
 /**
- * One HTTP/2 connection as the pool sees it: how many streams it takes, and the detection of a lost peer. Without
- * PINGs, a connection whose peer vanished silently would look open for ever.
+ * One HTTP/2 connection as the pool sees it: how many streams it takes, and, by PINGs, the detection of a lost peer.
  */
 import type { LookupFunction } from "node:net";
 import type {

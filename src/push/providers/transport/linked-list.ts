@@ -1,7 +1,6 @@
 /**
  * Items in the order in which they were added. An item is in one list at most, and can leave it at any time. A `Set`
- * would do the same, but under load V8 replaces its table all the time, and a table that has grown old keeps the items
- * of the next one alive: most requests then outlived the young generation, which cost more than sending them.
+ * would keep alive what it no longer holds (see base/slots.ts).
  */
 
 /** An item that can be in a list. It holds its own place there. */

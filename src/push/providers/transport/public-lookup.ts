@@ -1,7 +1,4 @@
-/**
- * Looks up hosts by DNS. The system's look-up would keep a thread of Node's pool for as long as a name server stays
- * silent, be it about one family alone. The pool has four threads, of which look-ups get two.
- */
+/** Looks up hosts by DNS, as the system's look-up keeps a thread of Node's pool while a name server stays silent. */
 import { lookup as systemLookup } from "node:dns";
 import { Resolver } from "node:dns/promises";
 import { readFile } from "node:fs";
@@ -12,8 +9,8 @@ import { codeOf } from "../../../platform/base/error-code.ts";
 const timeoutMs = 2_000;
 
 /**
- * A look-up for `connectTcp`, of hosts that clients name. It reads no hosts file. It fails with `ENOTFOUND` for a name
- * that has no address of the family, else with the code of the failure, such as `ETIMEOUT`.
+ * A look-up for `connectTcp` of hosts that clients name; without a hosts file. Fails with `ENOTFOUND` for a name that
+ * has no address of the family, else with the code of the failure, such as `ETIMEOUT`.
  */
 export function createPublicLookup(given?: Resolver): LookupFunction {
   return (hostname, { family }, callback) => {
@@ -34,8 +31,8 @@ export function createPublicLookup(given?: Resolver): LookupFunction {
 }
 
 /**
- * A look-up for `connectTcp`, of hosts that the settings name. A name in the hosts file has the addresses there, and
- * no others. The system, which knows search domains, looks up what has no dot, and what DNS does not find.
+ * A look-up for `connectTcp` of hosts that the settings name. A name in the hosts file has the addresses there alone;
+ * the system looks up what has no dot, and what DNS does not find.
  */
 export function createConfiguredLookup(resolver?: Resolver, hostsFile = "/etc/hosts"): LookupFunction {
   const lookUp = createPublicLookup(resolver);

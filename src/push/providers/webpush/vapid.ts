@@ -1,6 +1,6 @@
 /**
- * VAPID (RFC 8292): identifies this server to Web Push services, by a JWT for each of their origins. Signing a JWT is
- * most of the cost of a message, so each is used for hours.
+ * VAPID (RFC 8292): a JWT for each origin of a Web Push service, used for hours, as signing is most of a message's
+ * cost.
  */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";

@@ -1,7 +1,6 @@
 /**
- * The token of a browser: its PushSubscription as JSON (W3C Push API, `toJSON`). This server sends requests to a URL
- * that a client names, so the URL is checked here: otherwise any client could make the server request internal
- * addresses (server-side request forgery).
+ * The token of a browser: its PushSubscription as JSON (W3C Push API, `toJSON`). Its URL is checked, as otherwise any
+ * client could make the server request internal addresses (server-side request forgery).
  */
 import { isUncompressedPoint } from "../../provider-key-settings.ts";
 import { member } from "../outcomes.ts";

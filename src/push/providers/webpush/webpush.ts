@@ -1,7 +1,4 @@
-/**
- * Web Push (RFC 8030): messages to browsers, over the push services that the browsers chose. Has the requests, the
- * meaning of the responses, and a pool of connections for each push service.
- */
+/** Web Push (RFC 8030): requests, the meaning of responses, and a pool of connections for each push service. */
 
 import { createECDH, type KeyObject } from "node:crypto";
 import type { LookupFunction } from "node:net";
@@ -91,10 +88,7 @@ export class WebPushProvider implements PushProvider {
     return "problem" in parsed ? parsed.problem : undefined;
   }
 
-  /**
-   * A subscription is known by its endpoint (Push API, section 8): a browser may renew its keys. Chrome writes the same
-   * endpoint with either of two paths.
-   */
+  /** A subscription is known by its endpoint (Push API, section 8), which Chrome writes with either of two paths. */
   deviceOf(token: string): KeptToken {
     const parsed = parseSubscription(token, this.#settings.allowedHosts);
     if ("problem" in parsed) return { token, identity: token };
@@ -170,9 +164,8 @@ export class WebPushProvider implements PushProvider {
   }
 
   /**
-   * The outcome of a push service's response. That a subscription was made with another VAPID key is 403 at Google, 401
-   * at Mozilla (errno 109), and a 400 of this name at Apple. A host that does not exist is the token's fault, and shows
-   * nothing about a service.
+   * The outcome of a push service's response. Another VAPID key is 403 at Google, 401 at Mozilla (errno 109), and a 400
+   * of this name at Apple. A host that does not exist is the token's fault.
    */
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) {
