@@ -21,7 +21,6 @@ import { findSheddableAmong } from "./platform/http/gate.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
-import type { CountLost } from "./platform/observability/lost-spans.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
 import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
@@ -83,13 +82,8 @@ export async function startServer(
     graceSeconds: server.shutdownGraceSeconds,
     drainDelayMs: server.shutdownDelaySeconds * 1_000,
   });
-  const lost = metrics.counter(
-    `${programName}_trace_spans_lost_total`,
-    "Spans that were recorded and never arrived at the collector, by what they were lost to.",
-    { reason: ["queue", "collector"] },
-  );
   // Added to the lifecycle first, so that tracing stops last.
-  await startTracing(settings, lifecycle, logger, (reason, spans) => lost.inc({ reason }, spans));
+  await startTracing(settings, lifecycle, logger);
   const stop = new AbortController();
   const stopping = stop.signal;
 
@@ -249,13 +243,12 @@ async function startTracing(
   { tracing, auth, push }: Settings,
   lifecycle: Lifecycle,
   logger: Logger,
-  countLost: CountLost,
 ): Promise<void> {
   if (!tracing) return;
   const { createOtlpTracer } = await import("./platform/observability/otlp-tracer.ts");
   const serviceName = auth && push ? programName : `${programName}-${auth ? "auth" : "push"}`;
   const program = { name: programName, version: manifest.version };
-  const tracer = createOtlpTracer({ settings: tracing, serviceName, program, logger, countLost });
+  const tracer = createOtlpTracer({ settings: tracing, serviceName, program, logger });
   traceWith(tracer);
   lifecycle.add({
     name: "traces",

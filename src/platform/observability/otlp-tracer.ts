@@ -20,15 +20,16 @@ import {
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
+  BatchSpanProcessor,
   ParentBasedSampler,
   type Sampler,
+  type SpanExporter,
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import { pause } from "../base/loop.ts";
 import { readTraceparent, type TraceContext, type Tracer } from "../base/tracing.ts";
-import { batches, type CountLost } from "./lost-spans.ts";
 import type { TracingSettings } from "./tracing-settings.ts";
 
 interface OtlpTracer extends Tracer {
@@ -42,9 +43,10 @@ interface Options {
   readonly serviceName: string;
   readonly program: { readonly name: string; readonly version: string };
   readonly logger: Logger;
-  readonly countLost: CountLost;
 }
 
+/** Milliseconds in which spans are gathered for a batch. */
+const batchMs = 1_000;
 /** Milliseconds that the last batches have at the end of the process, at most. */
 const lastBatchesMs = 5_000;
 
@@ -56,7 +58,7 @@ const kinds = {
   internal: SpanKind.INTERNAL,
 };
 
-export function createOtlpTracer({ settings, serviceName, program, logger, countLost }: Options): OtlpTracer {
+export function createOtlpTracer({ settings, serviceName, program, logger }: Options): OtlpTracer {
   const exporter = new OTLPTraceExporter({
     url: `${settings.endpoint}/v1/traces`,
     headers: { ...settings.headers },
@@ -68,7 +70,9 @@ export function createOtlpTracer({ settings, serviceName, program, logger, count
       .merge(detectResources({ detectors: [resourceAttributesEnvDetector] }))
       .merge(resourceFromAttributes(named)),
     sampler: samplerOf(settings.sampler),
-    spanProcessors: [batches(exporter, logger, countLost)],
+    spanProcessors: [
+      new BatchSpanProcessor({ exporter: logging(exporter, logger), scheduledDelayMillis: batchMs }),
+    ],
   });
   const tracer = provider.getTracer(program.name, program.version);
   return {
@@ -104,6 +108,24 @@ export function createOtlpTracer({ settings, serviceName, program, logger, count
       await Promise.race([sent, pause(Math.min(graceMs - 100, lastBatchesMs), over.signal)]);
       over.abort();
     },
+  };
+}
+
+/** Logs once that batches are lost, for as long as the collector does not take them. */
+function logging(exporter: SpanExporter, logger: Logger): SpanExporter {
+  let isLosing = false;
+  return {
+    export: (spans, done) =>
+      exporter.export(spans, (result) => {
+        // 0: success; the enum is in a package that is not ours to depend on.
+        const isLost = result.code !== 0;
+        if (isLost && !isLosing) logger.warn({ err: result.error }, "Traces could not be sent and are lost");
+        if (!isLost && isLosing) logger.info("Traces are sent again");
+        isLosing = isLost;
+        done(result);
+      }),
+    shutdown: () => exporter.shutdown(),
+    forceFlush: async () => exporter.forceFlush?.(),
   };
 }
 
