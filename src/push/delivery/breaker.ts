@@ -1,7 +1,7 @@
 /**
- * The state of one service, as this process knows it: a provider, or for Web Push one of its origins. A breaker decides
- * from the outcomes of all chunks when the service is to be paused and when it has recovered. Nothing here waits or
- * stores; `service-states.ts` shares what is decided with the other processes.
+ * The circuit breaker of one service, as this process knows it: a provider, or for Web Push one of its origins. It
+ * decides from the outcomes of all chunks when the service is to be paused and when it has recovered. Nothing here
+ * waits or stores; `service-states.ts` shares what is decided with the other processes.
  */
 import { quotaMs } from "../providers/outcomes.ts";
 import type { Outcome } from "../providers/provider.ts";
@@ -9,17 +9,46 @@ import type { DeliveryRules } from "./delivery-rules.ts";
 import { RefusalJudge } from "./refusal-judge.ts";
 
 /**
- * `working`: messages are sent. `paused`: no message is sent. `probing`: a few messages are sent, to find out whether
- * the service has recovered.
+ * - `working`: messages are sent.
+ * - `paused`: no message is sent until the pause ends. Those that were in flight when it began still have outcomes.
+ * - `probing`: the pause is over, and a few messages are sent, to find out whether the service has recovered. The
+ *   outcomes of messages that were sent before show nothing.
  */
 export type State = "working" | "paused" | "probing";
 
 /**
- * Why a service is paused. `unavailable`: it fails, or a quota is used up for several users. `refused`: it refuses our
- * credentials, project or topic. `foreign`: it takes the tokens of most users for somebody else's.
+ * Why a service is paused. `unavailable`: it cannot be reached, or the messages of several users in a row failed.
+ * `refused`: it refuses our credentials, project or topic. `foreign`: it takes the tokens of most users for somebody
+ * else's.
  */
 export type Cause = (typeof causes)[number];
 export const causes = ["unavailable", "refused", "foreign"] as const;
+
+/**
+ * What an outcome shows about the service: a cause for a pause, or
+ * - `nothing`: the message itself may be why it failed.
+ * - `failure`: the service may be why the message failed, but the failures so far show nothing.
+ * - `response`: the service works.
+ */
+type Evidence = Cause | "failure" | "nothing" | "response";
+
+/**
+ * - `pause`: to `paused`.
+ * - `prolong`: `paused` for longer, if the provider wants a wait that ends later than the pause.
+ * - `failProbe`: to `paused` with the last of the admitted probes. Until then `probing`.
+ * - `replaceProbe`: `probing`, with one more message.
+ * - `recover`: to `working`.
+ */
+type Transition = "stay" | "pause" | "prolong" | "failProbe" | "replaceProbe" | "recover";
+
+const transitions: Readonly<Record<Evidence, Readonly<Record<State, Transition>>>> = {
+  unavailable: { working: "pause", paused: "prolong", probing: "failProbe" },
+  refused: { working: "pause", paused: "stay", probing: "failProbe" },
+  foreign: { working: "pause", paused: "stay", probing: "failProbe" },
+  failure: { working: "stay", paused: "stay", probing: "failProbe" },
+  nothing: { working: "stay", paused: "stay", probing: "replaceProbe" },
+  response: { working: "stay", paused: "stay", probing: "recover" },
+};
 
 /** A reason to pause the service. */
 export interface Failure {
@@ -54,30 +83,25 @@ const maxStreakUsers = 1_000;
 /** Milliseconds of a wanted wait that count at most, as a single response can want it. Then a probe asks again. */
 const maxWaitMs = 3_600_000;
 
+/** Failures without a response between them: how many, their users, and the longest wait that the provider wanted. */
+const noStreak = (users = new Set<string>()) => ({ length: 0, users, afterMs: 0 });
+/** Messages that were admitted and failed while probing, and the users who met a quota. */
 const noProbes = () => ({ admitted: 0, failed: 0, throttled: new Set<string>() });
 
-type Rules = Pick<DeliveryRules, "retriesInARow" | "firstPauseMs" | "probeMessages" | "evidenceMs">;
-
 export class Breaker {
-  readonly #rules: Rules;
+  readonly #rules: DeliveryRules;
   readonly #judge = new RefusalJudge();
   #cause: Cause | undefined;
   #pausedUntil = 0;
   #since = "";
-  /**
-   * Failures without a success between them: how many, their users, and the longest wait that the provider wanted. A
-   * message without a response counts once for each user, and one user alone makes no streak: so no single device
-   * pauses a service that has little else to do.
-   */
-  readonly #streak = { length: 0, users: new Set<string>(), afterMs: 0 };
-  /** Messages that were admitted and failed while probing, and the users who met a quota. */
+  #streak = noStreak();
   #probes = noProbes();
   /** When a response last showed that the service works. */
   #workedAt = Number.NEGATIVE_INFINITY;
   /** When the newest of the messages was sent to which the service has responded. */
   #newestRespondedTo = Number.NEGATIVE_INFINITY;
 
-  constructor(rules: Rules) {
+  constructor(rules: DeliveryRules) {
     this.#rules = rules;
   }
 
@@ -113,39 +137,63 @@ export class Breaker {
 
   /** Takes an outcome. @returns the failure for which the service is to be paused, or that it has `recovered` */
   report(outcome: Outcome, userId: string, now: number, sent: Sent): Failure | "recovered" | undefined {
-    const { kind } = outcome;
     const state = this.state(now);
-    // The message was sent before the pause, and is no probe: it shows nothing of the service as it is now.
     if (state === "probing" && sent.at < this.#pausedUntil) return undefined;
-    if (kind === "retry" && this.#mayBeItsOwn(outcome, userId, sent, state)) return this.#ignore();
+    const evidence = this.#evidenceOf(outcome, userId, now, sent);
+    const cause = evidence === "refused" || evidence === "foreign" ? evidence : "unavailable";
+    const reason = outcome.kind === "sent" ? "" : outcome.reason;
+    const { afterMs, users } = this.#streak;
+    switch (transitions[evidence][state]) {
+      case "stay":
+        return undefined;
+      case "pause":
+        return this.#pause({ cause, afterMs: cause === "unavailable" ? afterMs : 0, reason }, now);
+      case "prolong": {
+        if (now + afterMs <= this.#pausedUntil) return undefined;
+        // Each longer pause is stored, so it is to be long enough for the other messages in flight.
+        const longerMs = afterMs + this.#rules.firstPauseMs / 10;
+        return this.#pause({ cause: this.#cause ?? cause, afterMs: longerMs, reason }, now);
+      }
+      case "failProbe": {
+        this.#probes.failed += 1;
+        if (this.#probes.failed < this.#probes.admitted) return undefined;
+        const isDoubtful = evidence === "failure" && users.size === 1;
+        return this.#pause({ cause, afterMs, reason, ...(isDoubtful && { isDoubtful }) }, now);
+      }
+      case "replaceProbe":
+        this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
+        return undefined;
+      case "recover":
+        this.#cause = undefined;
+        return "recovered";
+    }
+  }
+
+  /** What an outcome shows. The outcomes that come after it are judged by it, too. */
+  #evidenceOf(outcome: Outcome, userId: string, now: number, sent: Sent): Evidence {
+    const { kind } = outcome;
+    if (kind === "retry" && this.#mayBeItsOwn(outcome, userId, this.state(now), sent)) return "nothing";
     if (kind === "retry" || kind === "unavailable") {
       // A quota may be a device's own, even among the failures of others.
       const longestMs = kind === "retry" && outcome.isThrottled ? quotaMs : maxWaitMs;
-      const { reason, afterMs: wantedMs = 0 } = outcome;
-      const afterMs = Math.min(wantedMs, longestMs);
+      this.#addToStreak(userId, Math.min(outcome.afterMs ?? 0, longestMs));
       this.#streak.length += 1;
-      return this.#fail({ cause: "unavailable", afterMs, reason }, userId, kind === "unavailable", now);
+      // One user's device alone pauses no service, however little else there is to send.
+      const isInARow = this.#streak.length >= this.#rules.retriesInARow && this.#streak.users.size > 1;
+      return kind === "unavailable" || isInARow ? "unavailable" : "failure";
     }
     const isOurs = this.#judge.add(userId, kind);
-    if (kind === "refused") {
-      const isCertain = isOurs || outcome.isConfirmed || this.#cause === kind;
-      if (!isCertain) return this.#ignore();
-      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, true, now);
+    const isRefused = kind === "refused" && (isOurs || outcome.isConfirmed || this.#cause === kind);
+    // A response, but one that does not show yet that the service takes our users' tokens again.
+    if (isRefused || (kind === "foreign" && this.#cause === kind)) {
+      this.#addToStreak(userId, 0);
+      return kind;
     }
-    const isForeign = kind === "foreign";
-    if (isForeign && this.#cause === "foreign") {
-      // The service responds, but it does not show yet that it takes our users' tokens again.
-      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, true, now);
-    }
-    this.#endStreak();
+    if (kind === "refused") return "nothing";
+    this.#streak = noStreak();
     this.#workedAt = now;
     this.#newestRespondedTo = Math.max(this.#newestRespondedTo, sent.at);
-    if (isForeign && isOurs && state === "working") {
-      return this.#pause({ cause: kind, afterMs: 0, reason: outcome.reason }, now);
-    }
-    if (state !== "probing") return undefined;
-    this.#cause = undefined;
-    return "recovered";
+    return kind === "foreign" && isOurs && this.#cause === undefined ? kind : "response";
   }
 
   /**
@@ -154,60 +202,27 @@ export class Breaker {
    *   message that was in flight when the pause began.
    * - Of messages without a response: a service that has responded to a message sent later is there.
    * - A message that has failed before may be the cause. So may a user whose messages have failed since the service's
-   *   last response. So the messages at the end of a send that never get a response stop no other send.
-   * - The messages that were in flight when the service fell silent do count: it has responded to none sent later.
-   * - A probe counts, whichever user's message it is: the service has responded to nobody since it was paused.
+   *   last response, except in a probe.
    */
   #mayBeItsOwn(
     { isOwn, isThrottled, hasNoResponse }: Extract<Outcome, { kind: "retry" }>,
     userId: string,
-    { at, hasFailedBefore }: Sent,
     state: State,
+    { at, hasFailedBefore }: Sent,
   ): boolean {
-    if (isOwn || (isThrottled && (hasFailedBefore || state === "paused"))) return true;
-    if (isThrottled && state === "probing") return this.#probes.throttled.add(userId).size < 2;
+    if (isOwn) return true;
+    if (isThrottled) {
+      if (hasFailedBefore || state === "paused") return true;
+      return state === "probing" && this.#probes.throttled.add(userId).size < 2;
+    }
     if (!hasNoResponse) return false;
     if (hasFailedBefore || at < this.#newestRespondedTo) return true;
     return state !== "probing" && this.#streak.users.has(userId);
   }
 
-  /** Takes note that an outcome shows nothing: if it is a probe's, another message is admitted in its place. */
-  #ignore(): undefined {
-    this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
-  }
-
-  #endStreak(): void {
-    this.#streak.length = 0;
-    this.#streak.users.clear();
-    this.#streak.afterMs = 0;
-  }
-
-  /** Whether the streak is long enough to show that the service fails. */
-  get #isStreakEvidence(): boolean {
-    return this.#streak.length >= this.#rules.retriesInARow && this.#streak.users.size > 1;
-  }
-
-  /** @param isCertain one such failure shows that the service fails; otherwise only a streak of them does */
-  #fail(failure: Failure, userId: string, isCertain: boolean, now: number): Failure | undefined {
-    const state = this.state(now);
-    const streak = this.#streak;
-    if (streak.users.size < maxStreakUsers) streak.users.add(userId);
-    streak.afterMs = Math.max(streak.afterMs, failure.afterMs);
-    const { afterMs } = streak;
-    if (state === "probing") {
-      this.#probes.failed += 1;
-      if (this.#probes.failed < this.#probes.admitted) return undefined;
-      const isDoubtful = !isCertain && streak.users.size === 1;
-      return this.#pause({ ...failure, afterMs, ...(isDoubtful && { isDoubtful }) }, now);
-    }
-    if (failure.cause !== "unavailable") return state === "working" ? this.#pause(failure, now) : undefined;
-    if (!isCertain && !this.#isStreakEvidence) return undefined;
-    if (state !== "paused") return this.#pause({ ...failure, afterMs }, now);
-    // A message that was in flight when the pause began can only prolong the pause. It does so by a little more than
-    // the provider wants, as each longer pause is stored.
-    if (now + afterMs <= this.#pausedUntil) return undefined;
-    const longer = { afterMs: afterMs + this.#rules.firstPauseMs / 10 };
-    return this.#pause({ ...failure, cause: this.#cause ?? failure.cause, ...longer }, now);
+  #addToStreak(userId: string, afterMs: number): void {
+    if (this.#streak.users.size < maxStreakUsers) this.#streak.users.add(userId);
+    this.#streak.afterMs = Math.max(this.#streak.afterMs, afterMs);
   }
 
   /** Pauses for a while, until the pause that all processes share is known. */
@@ -239,8 +254,6 @@ export class Breaker {
     if (isSame) return;
     this.#since = since;
     this.#judge.clear();
-    this.#streak.length = 0;
-    this.#streak.afterMs = 0;
-    if (cause === undefined) this.#endStreak();
+    this.#streak = noStreak(cause && this.#streak.users);
   }
 }
