@@ -16,12 +16,13 @@ import {
   type WrittenChunk,
 } from "../queue/store-results.ts";
 import type { SendableChunk } from "../queue/take-chunks.ts";
-import { type Removals, recordDead, recordResponses, type StopLimits } from "./dead-reports.ts";
+import { type Removals, recordDead, recordResponses } from "./dead-reports.ts";
 import type { DeliveryReport } from "./delivery-report.ts";
 import type { DeliveryRules, Random } from "./delivery-rules.ts";
 import { nextTries } from "./next-try.ts";
 import type { Outcomes } from "./outcomes.ts";
 import { own, partsOf } from "./parts.ts";
+import type { StopLimits } from "./removal-stop.ts";
 import type { Sending } from "./send-chunk.ts";
 import type { ServiceStates } from "./service-states.ts";
 

@@ -3,10 +3,11 @@ import type { Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { WrittenChunk } from "../queue/store-results.ts";
-import { markRemovalStopped, type Removals } from "./dead-reports.ts";
+import type { Removals } from "./dead-reports.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { NextTry } from "./next-try.ts";
 import type { Outcomes } from "./outcomes.ts";
+import { markRemovalStopped } from "./removal-stop.ts";
 
 interface Dependencies {
   readonly db: Database;

@@ -16,7 +16,6 @@ import { ChunkTaker } from "../queue/take-chunks.ts";
 import { endDueWaits } from "../queue/waiting-chunks.ts";
 import type { Work } from "../queue/work.ts";
 import type { Completion } from "./chunk-attempt.ts";
-import type { RemoveDeadDevices } from "./dead-reports.ts";
 import { ChunkDelivery, type SetAside } from "./deliver-chunk.ts";
 import { createDeliveryMetrics } from "./delivery-metrics.ts";
 import { DeliveryReport } from "./delivery-report.ts";
@@ -24,7 +23,7 @@ import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules
 import { InFlightBudget } from "./in-flight-budget.ts";
 import { ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
-import { startRemovals } from "./removals.ts";
+import { type RemoveDeadDevices, startRemovals } from "./removals.ts";
 import { SendabilityCheck } from "./sendability-check.ts";
 import { ServiceStates } from "./service-states.ts";
 

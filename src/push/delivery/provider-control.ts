@@ -10,8 +10,8 @@ import { wholeProvider } from "../queue/provider-rows.ts";
 import type { PushWakeUps } from "../queue/work.ts";
 import { deadReports, providerStates } from "../schema.ts";
 import { causes } from "./breaker.ts";
-import { decideRemovals } from "./dead-reports.ts";
 import { endPauses } from "./provider-pauses.ts";
+import { decideRemovals } from "./removal-stop.ts";
 
 interface ServiceStatus {
   readonly state: "OPEN" | "UNAVAILABLE" | "REFUSED" | "PROBING";

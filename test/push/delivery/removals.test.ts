@@ -1,15 +1,10 @@
 /** The removal of dead devices, and the safety stop: what is judged, over what, and what an operator decides. */
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
-import {
-  decideRemovals,
-  type Responses,
-  recordDead,
-  recordResponses,
-  removeDue,
-  type StoppedAt,
-} from "../../../src/push/delivery/dead-reports.ts";
+import { type Responses, recordDead, recordResponses } from "../../../src/push/delivery/dead-reports.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
+import { decideRemovals, type StoppedAt } from "../../../src/push/delivery/removal-stop.ts";
+import { removeDue } from "../../../src/push/delivery/removals.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";

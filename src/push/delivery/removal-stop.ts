@@ -1,0 +1,152 @@
+/**
+ * The safety stop of removals. If a provider reports an unusual share of its last users dead, over all notifications,
+ * the reports are more likely wrong than right: then no token is removed until an operator decides. Each user counts
+ * once, with the last response about that user, and many users must be concerned: no single user can stop removals.
+ */
+import { and, countDistinct, eq, gt, isNull, ne, sql } from "drizzle-orm";
+import { confirmCommit } from "../../platform/database/confirm.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { integer } from "../../platform/database/sql/readers.ts";
+import { computed, onlyRow, selection } from "../../platform/database/sql/statements.ts";
+import { PushEvents, recordEvent } from "../events.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import { isWholeProvider } from "../queue/provider-rows.ts";
+import { deadReports, notifications, providerResponses, providerStates } from "../schema.ts";
+import type { DeliveryRules } from "./delivery-rules.ts";
+
+const response = names(providerResponses);
+const isProvider = (provider: ProviderName) => isWholeProvider(names(providerStates), provider);
+
+/** How long the safety stop looks back at most. */
+export const memory = sql`interval '1 day'`;
+/** On how many responses it looks back at most, for each user that it judges: the newest may be about few users. */
+const responsesPerUser = 4;
+
+export interface StopLimits extends Pick<DeliveryRules, "leastDead" | "judgedUsers"> {
+  /** Percent of the judged users. */
+  readonly maxDeadPercent: number;
+}
+
+/** The users who were judged when the removals were stopped. */
+export interface StoppedAt {
+  readonly users: number;
+  readonly deadUsers: number;
+}
+
+/**
+ * Stops the removals of the provider, which has a row in `provider_paces`, if it reports too many users dead.
+ * @returns whether they are stopped, and the users who were judged if they were stopped just now
+ */
+export async function stopIfTooMany(
+  tx: Database,
+  provider: ProviderName,
+  limits: StopLimits,
+): Promise<{ readonly isHeld: boolean; readonly stoppedAt: StoppedAt | undefined }> {
+  const { removalsHeldAt } = providerStates;
+  const [state] = await tx.select({ removalsHeldAt }).from(providerStates).where(isProvider(provider));
+  if (state?.removalsHeldAt) return { isHeld: true, stoppedAt: undefined };
+  const { users, deadUsers } = await judgeUsers(tx, provider, limits);
+  const isTooMany = deadUsers * 100 > users * limits.maxDeadPercent;
+  if (!isTooMany || (await usersReportedDead(tx, provider)) <= limits.leastDead) {
+    return { isHeld: false, stoppedAt: undefined };
+  }
+  const stopped = await tx
+    .update(providerStates)
+    .set({ removalsHeldAt: sql`now()` })
+    .where(and(isProvider(provider), isNull(removalsHeldAt)))
+    .returning({ provider: providerStates.provider });
+  if (stopped.length === 0) return { isHeld: true, stoppedAt: undefined };
+  const about = {
+    provider: sql`${provider}::text`,
+    users: sql`${users}::int`,
+    deadUsers: sql`${deadUsers}::int`,
+  };
+  await tx.execute(recordEvent(PushEvents.removalsHeld, about));
+  return { isHeld: true, stoppedAt: { users, deadUsers } };
+}
+
+/** The users of the devices that the provider has reported dead, without those that an operator has confirmed. */
+async function usersReportedDead(tx: Database, provider: ProviderName): Promise<number> {
+  const { userId, state, reportedAt } = deadReports;
+  const isLate = gt(reportedAt, sql`now() - ${memory}`);
+  const [row] = await tx
+    .select({ users: countDistinct(userId) })
+    .from(deadReports)
+    .where(and(eq(deadReports.provider, provider), ne(state, "CONFIRMED"), isLate));
+  return row?.users ?? 0;
+}
+
+const judged = selection({
+  users: computed(integer, sql`count(*)::int`),
+  deadUsers: computed(integer, sql`(count(*) filter (where is_dead))::int`),
+});
+
+/**
+ * The last users about whom the provider has responded. Text, as the arrays are joined in the database. Users are
+ * only told apart if the sums of the responses leave it open whether too many are dead; otherwise none is counted.
+ */
+function judgeUsers(
+  tx: Database,
+  provider: ProviderName,
+  { maxDeadPercent, judgedUsers }: StopLimits,
+): Promise<StoppedAt> {
+  return onlyRow(
+    tx,
+    judged,
+    sql`
+      with newest as (
+        select * from (
+          select *, sum(${response.users}) over (order by ${response.id} desc) - ${response.users} as newer_users
+          from (
+            select * from ${providerResponses}
+            where ${response.provider} = ${provider} and ${response.at} > now() - ${memory}
+            order by ${response.id} desc limit ${judgedUsers}::int
+          ) as recent
+        ) as summed
+        where newer_users < ${judgedUsers * responsesPerUser}::int
+      ), last_responses as (
+        select distinct on (hashed_user) hashed_user, is_dead, ${response.id}
+        from newest cross join lateral (
+          select unnest(${response.aliveHashes}), false union all select unnest(${response.deadHashes}), true
+        ) as responses (hashed_user, is_dead)
+        where (select sum(${response.deadUsers}) * 100 > max(${response.users}) * ${maxDeadPercent}::int from newest)
+        order by hashed_user, ${response.id} desc
+      )
+      select ${judged} from (
+        select is_dead from last_responses order by ${response.id} desc, hashed_user limit ${judgedUsers}::int
+      ) as judged_users`,
+  );
+}
+
+/** Marks a notification whose dead devices are kept because the removals of their provider are stopped. */
+export async function markRemovalStopped(db: Database, notificationId: string): Promise<void> {
+  await db
+    .update(notifications)
+    .set({ removalStoppedAt: sql`now()` })
+    .where(and(eq(notifications.id, notificationId), isNull(notifications.removalStoppedAt)));
+}
+
+/**
+ * Ends the stop by an operator's decision: the devices that wait are removed, or their reports are discarded. From then
+ * on the share of dead users is judged anew.
+ * @returns how many devices were waiting
+ */
+export function decideRemovals(
+  db: Database,
+  provider: ProviderName,
+  decision: "confirm" | "discard",
+): Promise<number> {
+  const isWaiting = and(eq(deadReports.provider, provider), eq(deadReports.state, "WAITING"));
+  const { deviceId } = deadReports;
+  return db.transaction(async (tx) => {
+    const decided =
+      decision === "confirm"
+        ? await tx.update(deadReports).set({ state: "CONFIRMED" }).where(isWaiting).returning({ deviceId })
+        : await tx.delete(deadReports).where(isWaiting).returning({ deviceId });
+    if (decided.length === 0) await confirmCommit(tx);
+    await tx.update(providerStates).set({ removalsHeldAt: null }).where(isProvider(provider));
+    await tx.delete(providerResponses).where(eq(providerResponses.provider, provider));
+    return decided.length;
+  });
+}
