@@ -3,8 +3,8 @@
  */
 import type { Outcome } from "../providers/provider.ts";
 import type { TakenDevice } from "../queue/take-chunks.ts";
-import type { Cause } from "./breaker.ts";
 import { Outcomes } from "./outcomes.ts";
+import type { ServiceStates } from "./service-states.ts";
 
 /** A device that can be sent to. */
 export interface DeliveryDevice extends TakenDevice {
@@ -12,29 +12,15 @@ export interface DeliveryDevice extends TakenDevice {
   readonly service: string;
 }
 
-/**
- * What an outcome leaves behind. `tried`: the device is left, and its service may be the cause. `own`: the service is
- * not. The others wait for the end, when it shows whether the service is paused for more than this message.
- */
-type Mark = "untried" | "tried" | "own" | "blocked" | "throttled" | "foreign" | "refused";
-
 /** A device without a final outcome. */
 interface OpenDevice {
   readonly device: DeliveryDevice;
-  mark: Mark;
-  /** The wait that the provider wants, in milliseconds. */
-  afterMs: number;
-  /** Why it was refused or blocked, or its token was taken for somebody else's. */
-  reason: string;
+  /** Undefined: its message was not tried. */
+  outcome: Outcome | undefined;
 }
 
-/** The verdicts on services when the sending has ended. */
-interface ServiceVerdicts {
-  /** Whether the service has shown lately that it works, so that a message's failure is the message's own. */
-  isHealthy(service: string): boolean;
-  /** Why the service is paused or being probed; undefined: it is not. */
-  causeOf(service: string): Cause | undefined;
-}
+/** The states of services when the sending has ended. */
+type ServiceVerdicts = Pick<ServiceStates, "isHealthy" | "causeOf">;
 
 /** A device that is left. */
 export interface LeftDevice {
@@ -46,7 +32,7 @@ export interface LeftDevice {
 
 /** The devices of a chunk that have no final outcome. */
 export interface Left {
-  /** Devices that wait for their turn or for their service; those that were not tried come first. */
+  /** Devices that were not tried, and after them those that wait for their service. */
   readonly waiting: readonly LeftDevice[];
   /** How many of them were not tried. */
   readonly untried: number;
@@ -59,7 +45,7 @@ export interface Left {
 }
 
 export class Tally {
-  /** The devices by their places in the chunk; undefined: the device has a final outcome, and is no longer needed. */
+  /** The devices in the order of the chunk; undefined: the device has a final outcome, and is no longer needed. */
   readonly #open: (OpenDevice | undefined)[];
   #fresh = new Outcomes();
   #retries = 0;
@@ -72,7 +58,7 @@ export class Tally {
   reason: string | undefined;
 
   constructor(devices: readonly DeliveryDevice[]) {
-    this.#open = devices.map((device) => ({ device, mark: "untried", afterMs: 0, reason: "" }));
+    this.#open = devices.map((device) => ({ device, outcome: undefined }));
     this.services = new Set(devices.map(({ service }) => service));
   }
 
@@ -81,7 +67,7 @@ export class Tally {
     return this.#open.length;
   }
 
-  /** The device at a place whose message has no final outcome. */
+  /** The device of this index, if its message has no final outcome. */
   device(index: number): DeliveryDevice | undefined {
     return this.#open[index]?.device;
   }
@@ -89,30 +75,15 @@ export class Tally {
   add(index: number, outcome: Outcome): void {
     const open = this.#open[index];
     if (open === undefined) return;
-    if (outcome.kind === "foreign" || outcome.kind === "refused") {
-      open.mark = outcome.kind;
-      open.reason = outcome.reason;
-      return;
-    }
+    open.outcome = outcome;
+    // Whose fault it is shows at the end.
+    if (outcome.kind === "foreign" || outcome.kind === "refused") return;
     this.#fresh.add(open.device, outcome);
-    if (outcome.kind === "blocked") {
-      open.mark = outcome.kind;
-      open.reason = outcome.reason;
-      return;
-    }
-    if (outcome.kind === "sent" || outcome.kind === "dead" || outcome.kind === "failed") {
-      this.#end(index);
-      return;
-    }
-    this.reason = outcome.reason;
-    open.mark = "tried";
-    open.afterMs = outcome.afterMs ?? 0;
-    if (outcome.kind === "unavailable") return;
+    if (outcome.kind === "sent" || outcome.kind === "dead" || outcome.kind === "failed") this.#end(index);
+    if (outcome.kind === "retry" || outcome.kind === "unavailable") this.reason = outcome.reason;
+    if (outcome.kind !== "retry") return;
     this.#retries += 1;
-    if (outcome.isOwn) open.mark = "own";
-    if (!outcome.isThrottled) return;
-    open.mark = "throttled";
-    this.#throttled.push(open.device.userId);
+    if (outcome.isThrottled) this.#throttled.push(open.device.userId);
   }
 
   #end(index: number): void {
@@ -134,53 +105,66 @@ export class Tally {
 
   /** Ids of the devices without a final outcome. */
   get open(): number[] {
-    return this.#open.flatMap((open) => (open === undefined ? [] : [open.device.id]));
+    return this.#idsFrom(0);
   }
 
-  /** Gives up the devices from this place on, none of which was tried. @returns their ids */
+  /** Gives up the devices from this index on, none of which was tried. @returns their ids */
   takeFrom(index: number): number[] {
-    const taken = this.#open.slice(index).flatMap((open) => (open === undefined ? [] : [open.device.id]));
+    const taken = this.#idsFrom(index);
     this.#open.fill(undefined, index);
     return taken;
+  }
+
+  #idsFrom(index: number): number[] {
+    return this.#open.slice(index).flatMap((open) => (open === undefined ? [] : [open.device.id]));
   }
 
   /** Decides by the services' states whose fault refusals and failures were, and what becomes of them. Call it once. */
   conclude({ isHealthy, causeOf }: ServiceVerdicts): Left {
     // A quota is the reason of a pause if it is what most messages met that failed.
     const isSpent = this.isThrottledBeyond(this.#retries / 2);
+    this.#concludeRefusals(causeOf);
+    const isOwn = ({ device: { service }, outcome }: OpenDevice) => {
+      if (isHealthy(service)) return true;
+      if (outcome?.kind !== "retry") return false;
+      return outcome.isThrottled ? !(isSpent && causeOf(service) === "unavailable") : outcome.isOwn === true;
+    };
+    const left = Map.groupBy(
+      this.#open.filter((open) => open !== undefined),
+      ({ outcome }) => outcome?.kind ?? "untried",
+    );
+    const untried = left.get("untried") ?? [];
+    const tried = [...(left.get("retry") ?? []), ...(left.get("unavailable") ?? [])];
+    const blocked = Map.groupBy(left.get("blocked") ?? [], ({ outcome }) =>
+      outcome?.kind === "blocked" ? outcome.reason : "",
+    );
+    return {
+      waiting: [...untried, ...(left.get("refused") ?? [])].map(leftDevice),
+      untried: untried.length,
+      unclear: tried.filter((open) => !isOwn(open)).map(leftDevice),
+      failing: tried.filter(isOwn).map(leftDevice),
+      blocked: new Map([...blocked].map(([reason, some]) => [reason, some.map(({ device }) => device.id)])),
+    };
+  }
+
+  /** A refusal is our fault only if the service is paused for it. If not, the message has failed by itself. */
+  #concludeRefusals(causeOf: ServiceVerdicts["causeOf"]): void {
     for (const [index, open] of this.#open.entries()) {
-      if (open === undefined) continue;
-      const { device, reason, mark } = open;
-      const cause = causeOf(device.service);
-      const isOwn = cause !== mark;
-      if (mark === "throttled") open.mark = isSpent && cause === "unavailable" ? "tried" : "own";
-      if (mark !== "foreign" && mark !== "refused") continue;
-      if (mark === "foreign" && isOwn) {
-        this.#fresh.add(device, { kind: "failed", reason });
+      if (open?.outcome?.kind !== "foreign" && open?.outcome?.kind !== "refused") continue;
+      const { kind, reason } = open.outcome;
+      const isOurs = causeOf(open.device.service) === kind;
+      if (kind === "foreign" && !isOurs) {
+        this.#fresh.add(open.device, { kind: "failed", reason });
         this.#end(index);
         continue;
       }
+      const outcome = isOurs
+        ? ({ kind: "refused", reason } as const)
+        : ({ kind: "retry", isOwn: true, reason } as const);
+      this.#fresh.add(open.device, outcome);
+      open.outcome = outcome;
       this.reason = reason;
-      open.mark = isOwn ? "own" : "refused";
-      this.#fresh.add(device, { kind: isOwn ? "retry" : "refused", reason });
     }
-    const left = this.#open.filter((open) => open !== undefined);
-    const where = (is: (open: OpenDevice) => boolean): LeftDevice[] =>
-      left.filter(is).map(({ device: { id, service }, afterMs }) => ({ id, service, afterMs }));
-    const untried = where(({ mark }) => mark === "untried");
-    const blocked = Map.groupBy(
-      left.filter(({ mark }) => mark === "blocked"),
-      ({ reason }) => reason,
-    );
-    const isOwn = ({ mark, device }: OpenDevice) =>
-      mark === "own" || (mark === "tried" && isHealthy(device.service));
-    return {
-      waiting: [...untried, ...where(({ mark }) => mark === "refused")],
-      untried: untried.length,
-      unclear: where((open) => open.mark === "tried" && !isOwn(open)),
-      failing: where(isOwn),
-      blocked: new Map([...blocked].map(([reason, some]) => [reason, some.map(({ device }) => device.id)])),
-    };
   }
 
   /** Whether there was at most this share of retries, measured by the final outcomes. */
@@ -192,4 +176,9 @@ export class Tally {
   isThrottledBeyond(messages: number): boolean {
     return this.#throttled.length > messages && new Set(this.#throttled).size > 1;
   }
+}
+
+function leftDevice({ device: { id, service }, outcome }: OpenDevice): LeftDevice {
+  const isTried = outcome?.kind === "retry" || outcome?.kind === "unavailable";
+  return { id, service, afterMs: isTried ? (outcome.afterMs ?? 0) : 0 };
 }
