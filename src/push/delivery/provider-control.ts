@@ -1,15 +1,11 @@
 /** The push providers as operators see them, and the decisions that operators make about them. */
-import { sql } from "drizzle-orm";
+import { count, inArray, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { boolean, integer, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
-import { computed, isoTime, rows, selection } from "../../platform/database/sql/statements.ts";
 import { providerNotFound } from "../errors.ts";
-import { type ProviderName, providerNames } from "../provider-settings.ts";
+import type { ProviderName } from "../provider-settings.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import type { PushWakeUps } from "../queue/work.ts";
 import { deadReports, providerStates } from "../schema.ts";
-import { causes } from "./breaker.ts";
 import { endPauses } from "./provider-pauses.ts";
 import { decideRemovals } from "./removal-stop.ts";
 
@@ -50,25 +46,6 @@ export interface ProviderControl {
   decideRemovals(provider: ProviderName, decision: "confirm" | "discard"): Promise<ProviderStatus>;
 }
 
-const providerState = names(providerStates);
-const report = names(deadReports);
-const provider = oneOf(providerNames);
-
-const row = selection({
-  provider: computed(provider, providerState.provider),
-  service: providerState.service,
-  cause: computed(nullable(oneOf(causes)), providerState.cause),
-  reason: providerState.reason,
-  since: computed(text, isoTime(providerState.since)),
-  isPaused: computed(boolean, sql`coalesce(${providerState.pausedUntil} > now(), false)`),
-  pausedUntil: computed(nullable(text), isoTime(providerState.pausedUntil)),
-  heldSince: computed(nullable(text), isoTime(providerState.removalsHeldAt)),
-});
-const waiting = selection({
-  provider: computed(provider, report.provider),
-  count: computed(integer, sql`count(*)::int`),
-});
-
 export function createProviderControl({
   db,
   wakeUps,
@@ -80,29 +57,28 @@ export function createProviderControl({
   readonly providers: readonly ProviderName[];
 }): ProviderControl {
   async function list(): Promise<ProviderStatus[]> {
-    const [found, reports] = await Promise.all([
-      rows(db, row, sql`select ${row} from ${providerStates} order by ${providerState.service}`),
-      rows(
-        db,
-        waiting,
-        sql`
-          select ${waiting} from ${deadReports}
-          where ${report.state} in ('WAITING', 'CONFIRMED') group by ${report.provider}`,
-      ),
+    // The database's clock decides, as wherever a pause counts.
+    const isPaused = sql`coalesce(${providerStates.pausedUntil} > now(), false)`.mapWith(Boolean);
+    const { provider: of, state } = deadReports;
+    const [services, reports] = await Promise.all([
+      db.select({ row: providerStates, isPaused }).from(providerStates).orderBy(providerStates.service),
+      db
+        .select({ of, waiting: count() })
+        .from(deadReports)
+        .where(inArray(state, ["WAITING", "CONFIRMED"]))
+        .groupBy(of),
     ]);
-    return providers.map((name) => {
-      const own = found.filter((one) => one.provider === name);
-      const whole = own.find(({ service }) => service === wholeProvider);
+    return providers.map((provider) => {
+      const own = services.filter(({ row }) => row.provider === provider);
+      const whole = own.find(({ row }) => row.service === wholeProvider);
+      const origins = own.filter((service) => service !== whole);
       return {
-        provider: name,
-        ...(whole ? statusOf(whole) : { state: "OPEN", reason: null, pausedUntil: null }),
-        since: whole?.since ?? null,
-        origins: own
-          .filter(({ service }) => service !== wholeProvider)
-          .map((one) => ({ origin: one.service, ...statusOf(one) })),
+        provider,
+        ...(whole ? statusOf(whole) : { state: "OPEN", reason: null, since: null, pausedUntil: null }),
+        origins: origins.map((service) => ({ origin: service.row.service, ...statusOf(service) })),
         removals: {
-          heldSince: whole?.heldSince ?? null,
-          waiting: reports.find((one) => one.provider === name)?.count ?? 0,
+          heldSince: whole?.row.removalsHeldAt?.toISOString() ?? null,
+          waiting: reports.find(({ of }) => of === provider)?.waiting ?? 0,
         },
       };
     });
@@ -127,20 +103,16 @@ export function createProviderControl({
   };
 }
 
-function statusOf({
-  cause,
-  reason,
-  since,
-  isPaused,
-  pausedUntil,
-}: {
-  readonly cause: (typeof causes)[number] | null;
-  readonly reason: string | null;
-  readonly since: string;
+interface Service {
+  readonly row: typeof providerStates.$inferSelect;
   readonly isPaused: boolean;
-  readonly pausedUntil: string | null;
-}): ServiceStatus {
+}
+
+function statusOf({ row, isPaused }: Service): ServiceStatus {
+  const { cause, reason } = row;
+  const since = row.since.toISOString();
   if (cause === null) return { state: "OPEN", reason: null, since, pausedUntil: null };
   if (!isPaused) return { state: "PROBING", reason, since, pausedUntil: null };
-  return { state: cause === "unavailable" ? "UNAVAILABLE" : "REFUSED", reason, since, pausedUntil };
+  const state = cause === "unavailable" ? "UNAVAILABLE" : "REFUSED";
+  return { state, reason, since, pausedUntil: row.pausedUntil?.toISOString() ?? null };
 }
