@@ -2,18 +2,11 @@
  * The rate limiter of one provider, shared by all processes through the provider's row in `provider_states`: how many
  * messages may be sent and when. Times are the database's, so that processes agree even if their clocks differ.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { and, lt, type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { number } from "../../platform/database/sql/readers.ts";
-import {
-  computed,
-  type Fields,
-  type RowOf,
-  rows,
-  type Selection,
-  selection,
-} from "../../platform/database/sql/statements.ts";
+import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { isWholeProvider, wholeProvider } from "../queue/provider-rows.ts";
 import { providerStates } from "../schema.ts";
@@ -77,48 +70,43 @@ export class ProviderRateLimiter {
       lengthMs: computed(number, lengthMs),
     });
     // The clock is read once the row is locked: the time that has passed during the wait for the lock is lost.
-    const held = sql`
-      select from ${providerStates}
-      where ${isWholeProvider(columns, provider)} for update`;
-    const next = await this.#row(
-      db,
-      reserved,
-      sql`
-        update ${providerStates} p
-        set ${columns.nextAt} = case
-            when ${p.nextAt} > t.at + ${maxReservationAhead} then t.at + make_interval(secs => ${lengthMs} / 1000)
-            else greatest(${p.nextAt}, t.at) + make_interval(secs => ${lengthMs} / 1000) end
-        from (select clock_timestamp() as at from (${held}) held) t
-        where ${isWholeProvider(p, provider)}
-        returning ${reserved}`,
-    );
+    const held = sql`select from ${providerStates} where ${isWholeProvider(columns, provider)} for update`;
+    const reservedUntil = sql`
+      case when ${p.nextAt} > t.at + ${maxReservationAhead} then t.at else greatest(${p.nextAt}, t.at) end`;
+    // Text, as the builder cannot update from a row that the statement locks.
+    const statement = sql`
+      update ${providerStates} p
+      set ${columns.nextAt} = ${reservedUntil} + make_interval(secs => ${lengthMs} / 1000)
+      from (select clock_timestamp() as at from (${held}) held) t
+      where ${isWholeProvider(p, provider)}
+      returning ${reserved}`;
+    let [next] = await rows(db, reserved, statement);
+    if (!next) {
+      await insertProviderState(db, provider, wholeProvider);
+      [next] = await rows(db, reserved, statement);
+    }
+    if (!next) throw new Error(`the row of ${provider} in provider_paces is missing`);
     return { messages: next.messages, startMs: Math.max(0, next.endMs - next.lengthMs), endMs: next.endMs };
   }
 
   /** Raises the provider's share of the rate limit by one step, after a chunk that went well. */
   async raiseRate(): Promise<void> {
-    const { db, provider, rules } = this.#deps;
-    await db.execute(sql`
-      update ${providerStates} set ${columns.share} = least(1, ${columns.share} + ${rules.shareStep}::real)
-      where ${isWholeProvider(columns, provider)} and ${columns.share} < 1`);
+    const { share } = providerStates;
+    const raised = sql`least(1, ${share} + ${this.#deps.rules.shareStep}::real)`;
+    await this.#setShare(raised, lt(share, 1));
   }
 
   /** Lowers the provider's share of the rate limit to half of the one with which a chunk met a quota. */
   async lowerRate(share: number): Promise<void> {
-    const { db, provider, rules } = this.#deps;
-    const lower = Math.max(rules.leastShare, share / 2);
-    await db.execute(sql`
-      update ${providerStates} set ${columns.share} = least(${columns.share}, ${lower}::real)
-      where ${isWholeProvider(columns, provider)}`);
+    const lowered = Math.max(this.#deps.rules.leastShare, share / 2);
+    await this.#setShare(sql`least(${providerStates.share}, ${lowered}::real)`);
   }
 
-  /** The row that the statement returns. Inserts the provider's row if there is none yet. */
-  async #row<F extends Fields>(db: Database, selected: Selection<F>, statement: SQL): Promise<RowOf<F>> {
-    const [row] = await rows(db, selected, statement);
-    if (row) return row;
-    await insertProviderState(db, this.#deps.provider, wholeProvider);
-    const [made] = await rows(db, selected, statement);
-    if (!made) throw new Error(`the row of ${this.#deps.provider} in provider_states is missing`);
-    return made;
+  async #setShare(share: SQL, where?: SQL): Promise<void> {
+    const { db, provider } = this.#deps;
+    await db
+      .update(providerStates)
+      .set({ share })
+      .where(and(isWholeProvider(columns, provider), where));
   }
 }

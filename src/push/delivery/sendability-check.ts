@@ -2,17 +2,11 @@
  * Checks at an interval whether the chunks that this process is sending should still be sent, with one query for all of
  * them. The result of a check is as old as the check's beginning, however late the database responds.
  */
-import { sql } from "drizzle-orm";
+import { and, eq, lte, sql } from "drizzle-orm";
 import { untraced } from "../../platform/base/tracing.ts";
-import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
-import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
-import { isWholeProvider } from "../queue/provider-rows.ts";
+import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
+import { isPausedAt, wholeProvider } from "../queue/provider-rows.ts";
 import { deliveryChunks, notifications, providerStates } from "../schema.ts";
-
-/** The reasons to stop that a check can find. */
-const checkedReasons = ["lost", "notification", "provider"] as const;
 
 /**
  * Why a chunk was not sent to its end. `lost`: another worker has the chunk. `notification`: it is paused, cancelled or
@@ -20,7 +14,7 @@ const checkedReasons = ["lost", "notification", "provider"] as const;
  * between. `ending`: the process stops. `database`: the rate limiter could not reach the database. `overdue`: a message
  * has never got a response.
  */
-export type StopReason = (typeof checkedReasons)[number] | "long" | "ending" | "database" | "overdue";
+export type StopReason = "lost" | "notification" | "provider" | "long" | "ending" | "database" | "overdue";
 
 /** A chunk that is being sent. */
 interface CheckedChunk {
@@ -33,38 +27,13 @@ interface CheckedChunk {
   stop(reason: StopReason): void;
 }
 
-const c = names(deliveryChunks, "c");
-const n = names(notifications, "n");
-const p = names(providerStates, "p");
-
-const checkedChunk = selection({
-  id: c.id,
-  attempt: computed(nullable(text), c.attempt),
-  reason: computed(
-    nullable(oneOf(checkedReasons)),
-    sql`case
-      when ${c.state} <> 'TAKEN' then 'lost'
-      when ${n.state} in ('PAUSED', 'CANCELLED') or ${n.expiresAt} <= now() then 'notification'
-      when ${p.pausedUntil} > now() then 'provider' end`,
-  ),
-});
-
-const selectChecked = prepared(
-  ["ids"],
-  ({ ids }) => sql`
-    select ${checkedChunk}
-    from ${deliveryChunks} c join ${notifications} n on ${n.id} = ${c.notificationId}
-      left join ${providerStates} p on ${isWholeProvider(p, c.provider)}
-    where ${c.id} = any(${ids}::bigint[])`,
-);
-
 export class SendabilityCheck {
-  readonly #db: Executor;
+  readonly #db: Reads;
   readonly #everyMs: number;
   readonly #chunks = new Set<CheckedChunk>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(db: Executor, everyMs: number) {
+  constructor(db: Reads, everyMs: number) {
     this.#db = db;
     this.#everyMs = everyMs;
   }
@@ -91,14 +60,31 @@ export class SendabilityCheck {
     const chunks = [...this.#chunks];
     const asOf = performance.now();
     if (chunks.length === 0) return;
-    const ids = arrayLiteral(chunks.map(({ id }) => id));
-    const found = await rows(this.#db, checkedChunk, selectChecked({ ids }));
+    const found = await this.#states(chunks.map(({ id }) => id));
     const byId = new Map(found.map((row) => [row.id, row]));
     for (const chunk of chunks) {
       const row = byId.get(chunk.id);
-      const reason = row?.attempt === chunk.attempt ? row.reason : "lost";
-      if (reason === null) chunk.confirm(asOf);
-      else chunk.stop(reason);
+      if (row?.attempt !== chunk.attempt || row.state !== "TAKEN") chunk.stop("lost");
+      else if (row.isOver || row.notification === "PAUSED" || row.notification === "CANCELLED") {
+        chunk.stop("notification");
+      } else if (row.isPaused) chunk.stop("provider");
+      else chunk.confirm(asOf);
     }
+  }
+
+  #states(ids: readonly number[]) {
+    const { id, attempt, state, notificationId, provider } = deliveryChunks;
+    const pausedUntil = sql`${providerStates.pausedUntil}`;
+    const isProvider = and(eq(providerStates.provider, provider), eq(providerStates.service, wholeProvider));
+    return this.#db
+      .select({
+        ...{ id, attempt, state, notification: notifications.state },
+        isOver: lte(notifications.expiresAt, sql`now()`).mapWith(Boolean),
+        isPaused: sql`coalesce(${isPausedAt(pausedUntil, sql`now()`)}, false)`.mapWith(Boolean),
+      })
+      .from(deliveryChunks)
+      .innerJoin(notifications, eq(notifications.id, notificationId))
+      .leftJoin(providerStates, isProvider)
+      .where(sql`${id} = any(${arrayLiteral(ids)}::bigint[])`);
   }
 }

@@ -28,7 +28,7 @@ export function computed<T>(reader: Reader<T>, expression: SQL): Field<T> {
 }
 
 /** Fields by their names in a row. */
-export type Fields = Readonly<Record<string, Field<unknown>>>;
+type Fields = Readonly<Record<string, Field<unknown>>>;
 
 /** A row, as its fields are read. */
 export type RowOf<F extends Fields> = { -readonly [Name in keyof F]: ReadBy<F[Name]> };
