@@ -16,7 +16,7 @@ import { cacheMetrics, databaseMetrics } from "./database-metrics.ts";
 import { DurationHistogram } from "./duration-histogram.ts";
 
 /** A count of events, by labels. */
-export interface EventCounter<Label extends string> {
+interface EventCounter<Label extends string> {
   /** @param by how many; 1 unless given */
   inc(labels: Readonly<Record<Label, string>>, by?: number): void;
 }

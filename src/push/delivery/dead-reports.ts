@@ -3,10 +3,10 @@ import { sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { prepared } from "../../platform/database/sql/statements.ts";
-import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import { deadReports, devices, providerResponses } from "../schema.ts";
+import type { Outcomes } from "./outcomes.ts";
 import { insertProviderState } from "./provider-pauses.ts";
 import { type StopLimits, type StoppedAt, stopIfTooMany } from "./removal-stop.ts";
 import { userHash } from "./user-hash.ts";
@@ -17,13 +17,7 @@ const owned = names(devices);
 const response = names(providerResponses);
 
 /** What a provider has responded about the users of a chunk. */
-export interface Responses {
-  /** Users with an accepted or a dead device, and whether a device of theirs was accepted. */
-  readonly users: ReadonlyMap<string, boolean>;
-  /** Ids of the accepted devices. */
-  readonly sent: readonly number[];
-  readonly dead: readonly (DeadDevice & { readonly userId: string })[];
-}
+export type Responses = Readonly<Pick<Outcomes, "users" | "sent" | "dead">>;
 
 /** The state of removals after reports of dead devices were stored. */
 export interface Removals {
@@ -55,15 +49,14 @@ export async function recordResponses(
   { users, sent }: Responses,
 ): Promise<void> {
   if (users.size === 0) return;
-  const hashes: Record<"alive" | "dead", number[]> = { alive: [], dead: [] };
-  for (const [userId, isAlive] of users) hashes[isAlive ? "alive" : "dead"].push(userHash(userId));
+  const alive: number[] = [];
+  const dead: number[] = [];
+  for (const [userId, isAlive] of users) (isAlive ? alive : dead).push(userHash(userId));
   await tx.execute(
     insertResponses({
-      provider,
-      users: users.size,
-      deadUsers: hashes.dead.length,
-      aliveHashes: arrayLiteral(hashes.alive),
-      deadHashes: arrayLiteral(hashes.dead),
+      ...{ provider, users: users.size, deadUsers: dead.length },
+      aliveHashes: arrayLiteral(alive),
+      deadHashes: arrayLiteral(dead),
       sent: arrayLiteral(sent),
     }),
   );

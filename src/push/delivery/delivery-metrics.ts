@@ -1,42 +1,20 @@
 /** The metrics of delivery. */
 import { Gauge, Histogram } from "prom-client";
-import type { EventCounter, Metrics } from "../../platform/observability/metrics.ts";
-import type { Outcomes } from "./outcomes.ts";
+import type { Metrics } from "../../platform/observability/metrics.ts";
+import { Outcomes } from "./outcomes.ts";
 
-export interface DeliveryMetrics {
-  /** Messages by outcome. A `dropped` message was not sent. */
-  readonly messages: EventCounter<"provider" | "outcome">;
-  /** Messages that failed for a reason that an operator can mend. */
-  readonly alarms: EventCounter<"provider">;
-  /** Exceptions that senders threw: defects. */
-  readonly senderExceptions: EventCounter<"provider">;
-  /** Stops of the removal of dead devices. */
-  readonly removalStops: EventCounter<"provider">;
-  /** Chunks that were given up. */
-  readonly givenUp: EventCounter<"provider">;
-  paused(provider: string, isPaused: boolean): void;
-  chunkEnded(provider: string, seconds: number): void;
-}
+export type DeliveryMetrics = ReturnType<typeof createDeliveryMetrics>;
 
 const durationBuckets = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-/** What becomes of a message: an outcome of the provider, or nothing was sent. */
-const messageOutcomes: readonly (keyof Outcomes["counts"] | "dropped")[] = [
-  "sent",
-  "dead",
-  "failed",
-  "dropped",
-  "blocked",
-  "retry",
-  "unavailable",
-  "refused",
-];
+/** The outcomes of a message, as they are counted; `dropped`: it was not sent. */
+const messageOutcomes = [...Object.keys(new Outcomes().counts), "dropped"];
 
-/** Creates the metrics. @param providers the names of the providers in use */
+/** @param providers the names of the providers in use */
 export function createDeliveryMetrics(
   { registry, counter }: Pick<Metrics, "registry" | "counter">,
   providers: readonly string[],
-): DeliveryMetrics {
+) {
   const paused = new Gauge({
     name: "gatepost_push_provider_paused",
     help: "1 while nothing is sent to the provider because it failed or refused, as this process last saw it.",
@@ -77,7 +55,7 @@ export function createDeliveryMetrics(
     givenUp: counter("gatepost_push_dead_chunks_total", "Chunks of messages that were given up.", {
       provider: providers,
     }),
-    paused: (provider, isPaused) => paused.set({ provider }, isPaused ? 1 : 0),
-    chunkEnded: (provider, seconds) => duration.observe({ provider }, seconds),
+    paused: (provider: string, isPaused: boolean) => paused.set({ provider }, isPaused ? 1 : 0),
+    chunkEnded: (provider: string, seconds: number) => duration.observe({ provider }, seconds),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * The self-test of a provider: whether it accepts our credentials. A test that is running serves all callers, since
- * many messages ask for one at the same time. No result is kept: credentials are put right, or taken away, at any time.
+ * The self-test of a provider: whether it accepts our credentials. A test that is running serves all callers; no result
+ * is kept.
  */
 import type { Outcome, PushProvider } from "../providers/provider.ts";
 
@@ -21,25 +21,20 @@ export class SelfTest {
   }
 
   /**
-   * Checks a `refused` outcome of one message. If the provider accepts our credentials, it has refused only this
-   * message, or all messages until a moment ago: the message is tried again as one that failed by itself. If it refuses
-   * them, the outcome is confirmed. If the test itself fails, its outcome is that of the message, which waits.
+   * Checks a `refused` outcome of one message. If the provider accepts our credentials, the message has failed by
+   * itself. If it refuses them, the outcome is confirmed. If the test itself fails, its outcome is the message's.
    */
   async confirm(refused: Extract<Outcome, { kind: "refused" }>): Promise<Outcome> {
     const outcome = await this.run();
     if (outcome === undefined) return refused;
     if (isPassed(outcome)) return { kind: "retry", isOwn: true, reason: refused.reason };
-    return isRefusal(outcome) ? { ...refused, isConfirmed: true } : outcome;
+    return asServiceOutcome(outcome).kind === "refused" ? { ...refused, isConfirmed: true } : outcome;
   }
 }
 
 /** Whether the provider has accepted our credentials. */
 export function isPassed({ kind }: Outcome): boolean {
   return kind === "sent" || kind === "dead" || kind === "failed" || kind === "blocked";
-}
-
-function isRefusal({ kind }: Outcome): boolean {
-  return kind === "refused" || kind === "foreign";
 }
 
 /** The outcome of a self-test, as one of the service: a self-test uses no user's token, so a refusal is about us. */
