@@ -57,7 +57,7 @@ describe("a service that is open", () => {
   test.each<[string, Outcome[], Failure | undefined]>([
     ["is not paused for two failures", [retry, retry], undefined],
     ["is for three in a row", [retry, retry, retry], { cause: "unavailable", afterMs: 0, reason: "503" }],
-    ["is not where it answers in between", [retry, retry, failed, retry, retry], undefined],
+    ["is not where it responds in between", [retry, retry, failed, retry, retry], undefined],
     ["is not for what is a device's own", [own, own, own, own], undefined],
     [
       "is not where a quota is used up for some",
@@ -110,7 +110,7 @@ describe("a service that is open", () => {
     expect(breaker.admits(0)).toBe(verdict === undefined);
   });
 
-  test("is not for messages without an answer that others overtook, or that have failed before", () => {
+  test("is not for messages without a response that others overtook, or that have failed before", () => {
     const breaker = new Breaker(rules);
     reported(breaker, [sent], 10);
     const quiet = [
@@ -123,7 +123,7 @@ describe("a service that is open", () => {
     }
     // They do not hide a row of others.
     expect(reported(breaker, [silent, silent, silent], 11)).toMatchObject({ cause: "unavailable" });
-    // What has an answer is counted, whenever it was sent and however often.
+    // What has a response is counted, whenever it was sent and however often.
     for (const about of quiet) {
       const other = new Breaker(rules);
       reported(other, [sent], 10);
@@ -134,7 +134,7 @@ describe("a service that is open", () => {
   });
 
   test.each([
-    ["whose messages get no answer, and each further one counts once", silent, ["bob", "bob", "cid"]],
+    ["whose messages get no response, and each further one counts once", silent, ["bob", "bob", "cid"]],
     ["whose messages fail", retry, ["bob"]],
   ])("is not for one user alone %s", (_, outcome, others) => {
     const breaker = new Breaker(rules);
@@ -154,7 +154,7 @@ describe("a service that is open", () => {
 
   test.each([0.8, 0.95, 0.998])("is where it fails %d of its messages, with many in flight", (failing) => {
     const breaker = new Breaker({ ...rules, retriesInARow: 20 });
-    // 16 messages a millisecond; each is answered after 50 ms. One in so many succeeds, at no regular distance.
+    // 16 messages a millisecond; each is responded to after 50 ms. One in so many succeeds, at no regular distance.
     const random = seeded();
     let verdict: ReturnType<Breaker["report"]>;
     for (let index = 0; index < 20_000 && verdict === undefined; index += 1) {
@@ -165,7 +165,7 @@ describe("a service that is open", () => {
     expect(verdict).toMatchObject({ cause: "unavailable" });
   });
 
-  test("is not at the end of a send, by the few messages that never get an answer", () => {
+  test("is not at the end of a send, by the few messages that never get a response", () => {
     const breaker = new Breaker({ ...rules, retriesInARow: 20 });
     const ends = Array.from({ length: 100_000 }, (_, index) => {
       const isSilent = index % 1_000 === 999;
@@ -224,13 +224,13 @@ describe("a service that is paused", () => {
 
   test("is not paused longer by each message that was in flight", () => {
     const breaker = new Breaker(rules);
-    const answers = Array.from({ length: 800 }, (_, index) =>
+    const verdicts = Array.from({ length: 800 }, (_, index) =>
       breaker.report({ ...retry, afterMs: 10_000 }, `${index}`, 50 + index / 16, {
         at: 0,
         hasFailedBefore: false,
       }),
     );
-    expect(answers.filter((verdict) => verdict !== undefined)).toHaveLength(2);
+    expect(verdicts.filter((verdict) => verdict !== undefined)).toHaveLength(2);
     expect(breaker.state(10_099)).toBe("paused");
   });
 });
@@ -251,7 +251,7 @@ describe("a service that is probed", () => {
   test.each<[string, Cause, Outcome[], Failure["cause"] | "recovered" | undefined]>([
     ["works if one is accepted", "unavailable", [retry, sent], "recovered"],
     ["works if one is finally rejected", "refused", [failed], "recovered"],
-    ["works for the users if it answers", "unavailable", [foreign], "recovered"],
+    ["works for the users if it responds", "unavailable", [foreign], "recovered"],
     ["is paused again if all fail", "unavailable", [retry, retry], "unavailable"],
     ["is paused again for its new reason", "unavailable", [refused, refused, refused], "refused"],
     ["is not known by the refusals of two users", "unavailable", [refused, refused], undefined],
@@ -281,7 +281,7 @@ describe("a service that is probed", () => {
     ["whose failure was its own", own, false],
     ["that meets a quota, as only its user's have", throttled, false],
     ["that is refused, as only its user's were", refused, false],
-    ["that has failed before, and gets no answer", silent, true],
+    ["that has failed before, and gets no response", silent, true],
   ])("gets another message for one %s", (_, outcome, hasFailedBefore) => {
     const breaker = probing("unavailable");
     while (breaker.admits(0));
@@ -294,9 +294,9 @@ describe("a service that is probed", () => {
 
   test.each([
     ["one user's messages, which is doubtful", silent, ["ann"], true],
-    ["one user's messages with an answer, which is as doubtful", retry, ["ann"], true],
+    ["one user's messages with a response, which is as doubtful", retry, ["ann"], true],
     ["a few users' messages", silent, ["ann", "bob", "cid"], undefined],
-  ])("is paused again each time that it fails %s, until it answers", (_, outcome, users, doubtful) => {
+  ])("is paused again each time that it fails %s, until it responds", (_, outcome, users, doubtful) => {
     const breaker = probing("unavailable");
     let now = 0;
     const probe = (user: string, what: Outcome) => {
@@ -333,7 +333,7 @@ describe("a service that is probed", () => {
     expect(breaker.report(sent, "2", 8_000, probe)).toBe("recovered");
   });
 
-  test("is judged by what it answers from then on", () => {
+  test("is judged by what it responds from then on", () => {
     const breaker = new Breaker(rules);
     reported(breaker, Array(50).fill(foreign));
     breaker.adopt({ cause: undefined, pausedMs: 0, since: "2" }, 0);

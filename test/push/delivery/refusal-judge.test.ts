@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest";
 import { RefusalJudge } from "../../../src/push/delivery/refusal-judge.ts";
 
-/** Adds users, each with an answer. @returns whether the last of them led to a refusal */
+/** Adds users, each with a response. @returns whether the last of them led to a refusal */
 function judged(judge: RefusalJudge, users: readonly (readonly [string, boolean])[]): boolean {
   return users.map(([user, isForeign]) => judge.add(user, isForeign ? "foreign" : "sent")).at(-1) ?? false;
 }
@@ -46,15 +46,19 @@ describe("users with foreign tokens", () => {
     ],
     ["half is not most", [...users(50, false), ...users(50, true)], false],
     ["more than half is", [...users(49, false), ...users(51, true)], true],
-    ["a user counts as answered last", [...users(60, true, "user"), ...users(60, false, "user")], false],
+    [
+      "a user counts as responded about last",
+      [...users(60, true, "user"), ...users(60, false, "user")],
+      false,
+    ],
     [
       "users of long ago are forgotten",
       [...users(1000, true), ...users(100, false), ...users(30, true)],
       false,
     ],
     ["also the good ones", [...users(1000, false), ...users(51, true)], true],
-  ])("%s", (_, answers, isRefused) => {
-    expect(judged(new RefusalJudge(), answers)).toBe(isRefused);
+  ])("%s", (_, responses, isRefused) => {
+    expect(judged(new RefusalJudge(), responses)).toBe(isRefused);
   });
 
   test("are judged anew", () => {

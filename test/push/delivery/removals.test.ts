@@ -41,8 +41,8 @@ describe.each(backends)("removals on %s", (backend) => {
       )
     ).length;
 
-  /** What a provider answered: so many users accepted, and these devices dead. */
-  function answered(
+  /** What a provider responded: so many users accepted, and these devices dead. */
+  function responded(
     good: number,
     planned: Planned | undefined,
     users = planned?.deviceIds.length ?? 0,
@@ -58,15 +58,15 @@ describe.each(backends)("removals on %s", (backend) => {
     };
   }
 
-  function record(answers: Responses): Promise<{ isHeld: boolean; stoppedAt: StoppedAt | undefined }> {
-    const ids = `{${answers.dead.map(({ deviceId }) => deviceId).join(",")}}`;
-    const users = `{${answers.dead.map(({ userId }) => `"${userId}"`).join(",")}}`;
+  function record(responses: Responses): Promise<{ isHeld: boolean; stoppedAt: StoppedAt | undefined }> {
+    const ids = `{${responses.dead.map(({ deviceId }) => deviceId).join(",")}}`;
+    const users = `{${responses.dead.map(({ userId }) => `"${userId}"`).join(",")}}`;
     return test.db.transaction(async (tx) => {
       await tx.execute(sql`
         update push.devices set user_id = owner
         from unnest(${ids}::bigint[], ${users}::text[]) as owned (device, owner) where id = device`);
-      await recordResponses(tx, "fcm", answers);
-      return recordDead(tx, "fcm", answers.dead, limits);
+      await recordResponses(tx, "fcm", responses);
+      return recordDead(tx, "fcm", responses.dead, limits);
     });
   }
 
@@ -75,7 +75,7 @@ describe.each(backends)("removals on %s", (backend) => {
 
   it("come after their delay, and not before", async () => {
     const planned = await test.plan({ devices: 20 });
-    expect(await record(answered(100, planned))).toEqual({ isHeld: false, stoppedAt: undefined });
+    expect(await record(responded(100, planned))).toEqual({ isHeld: false, stoppedAt: undefined });
     await remove(60);
     expect(await left(planned)).toBe(20);
     await remove(0);
@@ -85,18 +85,18 @@ describe.each(backends)("removals on %s", (backend) => {
 
   it("come again for a device that was renewed and is dead all the same, and not for a user who is forgotten", async () => {
     const planned = await test.plan({ devices: 2 });
-    const early = answered(100, planned);
+    const early = responded(100, planned);
     await record({ ...early, dead: early.dead.map((one) => ({ ...one, asOf: 0 })) });
     await remove(0);
     expect(await left(planned)).toBe(2);
-    await record(answered(100, planned));
+    await record(responded(100, planned));
     await remove(60);
     expect(await left(planned)).toBe(2);
     await remove(0);
     expect(await left(planned)).toBe(0);
-    await record(answered(100, planned));
+    await record(responded(100, planned));
     await test.db.execute(sql`delete from push.dead_reports`);
-    await record(answered(100, planned));
+    await record(responded(100, planned));
     expect(await rows(test.db, sql`select 1 from push.dead_reports`)).toEqual([]);
   });
 
@@ -106,7 +106,7 @@ describe.each(backends)("removals on %s", (backend) => {
     for (let send = 0; send < 20; send += 1) {
       const planned = await test.plan({ devices: 5 });
       sends.push(planned);
-      const { stoppedAt } = await record(answered(0, planned));
+      const { stoppedAt } = await record(responded(0, planned));
       if (stoppedAt) stops.push(stoppedAt);
       await remove(60);
     }
@@ -120,50 +120,50 @@ describe.each(backends)("removals on %s", (backend) => {
     expect(events).toEqual([{ subject: "fcm", data: { provider: "fcm", users: 55, deadUsers: 55 } }]);
   });
 
-  it("look at the newest answers, however many there were before", async () => {
+  it("look at the newest responses, however many there were before", async () => {
     for (let chunk = 0; chunk < 5; chunk += 1) {
-      await test.db.transaction((tx) => recordResponses(tx, "fcm", answered(1_000, undefined)));
+      await test.db.transaction((tx) => recordResponses(tx, "fcm", responded(1_000, undefined)));
     }
     const planned = await test.plan({ devices: 300 });
-    expect((await record(answered(0, planned))).isHeld).toBe(false);
+    expect((await record(responded(0, planned))).isHeld).toBe(false);
     const more = await test.plan({ devices: 1 });
-    expect((await record(answered(0, more))).stoppedAt).toEqual({ users: 1_000, deadUsers: 301 });
+    expect((await record(responded(0, more))).stoppedAt).toEqual({ users: 1_000, deadUsers: 301 });
   });
 
-  it("count each user once, however many answers are about that user's devices", async () => {
+  it("count each user once, however many responses are about that user's devices", async () => {
     const planned = await test.plan({ devices: 60 });
-    await test.db.transaction((tx) => recordResponses(tx, "fcm", answered(200, undefined)));
-    // 300 of 500 answers, but 60 of 260 users.
-    for (let send = 0; send < 5; send += 1) expect((await record(answered(0, planned))).isHeld).toBe(false);
+    await test.db.transaction((tx) => recordResponses(tx, "fcm", responded(200, undefined)));
+    // 300 of 500 responses, but 60 of 260 users.
+    for (let send = 0; send < 5; send += 1) expect((await record(responded(0, planned))).isHeld).toBe(false);
     for (let send = 0; send < 5; send += 1)
-      await test.db.transaction((tx) => recordResponses(tx, "fcm", answered(150, undefined)));
-    // 340 of 1,290 answers, but 100 of 300 users.
+      await test.db.transaction((tx) => recordResponses(tx, "fcm", responded(150, undefined)));
+    // 340 of 1,290 responses, but 100 of 300 users.
     const more = await test.plan({ devices: 40 });
-    const { stoppedAt } = await record(answered(0, more));
+    const { stoppedAt } = await record(responded(0, more));
     expect(stoppedAt).toEqual({ users: 300, deadUsers: 100 });
   });
 
-  it("go by the last answer about a user", async () => {
+  it("go by the last response about a user", async () => {
     const planned = await test.plan({ devices: 60 });
-    const { users } = answered(0, planned);
+    const { users } = responded(0, planned);
     const alive = { users: new Map([...users.keys()].map((user) => [user, true])), sent: [], dead: [] };
     await test.db.transaction((tx) => recordResponses(tx, "fcm", alive));
-    expect((await record(answered(0, planned))).stoppedAt).toEqual({ users: 60, deadUsers: 60 });
+    expect((await record(responded(0, planned))).stoppedAt).toEqual({ users: 60, deadUsers: 60 });
   });
 
   it("do not stop for one user, however many dead tokens that user has", async () => {
     const planned = await test.plan({ devices: 2_000 });
     for (let send = 0; send < 60; send += 1)
-      expect((await record(answered(0, planned, 1))).isHeld).toBe(false);
+      expect((await record(responded(0, planned, 1))).isHeld).toBe(false);
     while (await remove(0));
     expect(await left(planned)).toBe(0);
   });
 
   it("spare a device that the provider accepts again", async () => {
     const planned = await test.plan({ devices: 2 });
-    await record(answered(100, planned));
+    await record(responded(100, planned));
     await test.db.transaction((tx) =>
-      recordResponses(tx, "fcm", { ...answered(1, undefined), sent: planned.deviceIds.slice(0, 1) }),
+      recordResponses(tx, "fcm", { ...responded(1, undefined), sent: planned.deviceIds.slice(0, 1) }),
     );
     await remove(0);
     expect(await left(planned)).toBe(1);
@@ -171,24 +171,24 @@ describe.each(backends)("removals on %s", (backend) => {
 
   it("go on when an operator confirms them, and stop again if it becomes too much again", async () => {
     const planned = await test.plan({ devices: 60 });
-    expect((await record(answered(0, planned))).isHeld).toBe(true);
+    expect((await record(responded(0, planned))).isHeld).toBe(true);
     await remove(0);
     expect(await left(planned)).toBe(60);
     expect(await decideRemovals(test.db, "fcm", "confirm")).toBe(60);
     await remove(3_600);
     expect(await left(planned)).toBe(0);
     const next = await test.plan({ devices: 60 });
-    expect((await record(answered(0, next))).isHeld).toBe(true);
+    expect((await record(responded(0, next))).isHeld).toBe(true);
   });
 
   it("are given up when an operator discards them", async () => {
     const planned = await test.plan({ devices: 60 });
-    await record(answered(0, planned));
+    await record(responded(0, planned));
     expect(await decideRemovals(test.db, "fcm", "discard")).toBe(60);
     await remove(0);
     expect(await left(planned)).toBe(60);
     const few = await test.plan({ devices: 10 });
-    expect((await record(answered(0, few))).isHeld).toBe(false);
+    expect((await record(responded(0, few))).isHeld).toBe(false);
   });
 
   it("are held while a worker sends to a base that looks dead, and it is said once", async () => {
