@@ -9,7 +9,7 @@ import type { RequestContext } from "../../platform/base/request-context.ts";
 import { inSpan, traceHeaders } from "../../platform/base/tracing.ts";
 import { openSocket } from "../../platform/http2/socket.ts";
 import { UnknownVerdict } from "../limits/guessing.ts";
-import { QueueingLimit, type WorkLimit } from "../work-limit.ts";
+import { WorkLimit } from "../work-limit.ts";
 
 /** Milliseconds that the OTP verification service may take. */
 const timeoutMs = 2_000;
@@ -75,7 +75,7 @@ export interface OtpChecks {
  */
 export function createOtpChecks(verifierUrl: string | undefined): OtpChecks {
   const service = "The OTP verification service";
-  const limit = new QueueingLimit(maxChecks, maxChecks, busy);
+  const limit = new WorkLimit(maxChecks, busy);
   if (verifierUrl === undefined) {
     const unset = new Error("OTP_VERIFIER_URL is not set");
     return { limit, check: () => Promise.reject(unavailable(service, unset)) };

@@ -5,7 +5,8 @@
 import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { ErrorKinds, ServiceError } from "../../platform/base/errors.ts";
-import { QueueingLimit, type WorkLimit } from "../work-limit.ts";
+import { WorkQueue } from "../../platform/base/work-queue.ts";
+import { WorkLimit } from "../work-limit.ts";
 import { HashingThreads } from "./hashing-threads.ts";
 
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
@@ -28,15 +29,15 @@ const tooMany = (what: string) => busy(`Too many ${what} are being checked.`);
 const passwordTimeout = { maxWaitMs: 2_000, refuse: busy("The password could not be checked in time.") };
 
 const threads = new HashingThreads();
-const hashing = new QueueingLimit(concurrent, maxAdmitted, tooMany("passwords"));
-const clientSecrets = new QueueingLimit(maxClientSecrets, maxClientSecrets, tooMany("secrets of clients"));
+const hashing = new WorkQueue(concurrent);
+const clientSecrets = new WorkLimit(maxClientSecrets, tooMany("secrets of clients"));
 
 /** The limit on work that hashes for a caller. Refuses with unavailable. */
-export const hashingLimit: WorkLimit = hashing;
+export const hashingLimit = new WorkLimit(maxAdmitted, tooMany("passwords"));
 
 /** argon2id hash of a secret or password, as a PHC string. */
 export function hashSecret(secret: string): Promise<string> {
-  return hashing.runPart(() => threads.hash(secret, argon2id));
+  return hashing.run(() => threads.hash(secret, argon2id));
 }
 
 /** A hash that no secret is known to have, and which takes as long to verify as any other. */
@@ -48,7 +49,7 @@ export function hashOfNobody(): string {
 
 /** Whether the hash is that of the secret. */
 export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
-  return hashing.runPart(() => threads.verify(secretHash, secret));
+  return hashing.run(() => threads.verify(secretHash, secret));
 }
 
 /**
@@ -57,7 +58,7 @@ export function verifySecret(secretHash: string, secret: string): Promise<boolea
  * @throws unavailable if the password has waited too long in the queue
  */
 export function verifyPassword(passwordHash: string, password: string): Promise<boolean> {
-  return hashing.runPart(() => threads.verify(passwordHash, password), passwordTimeout);
+  return hashing.run(() => threads.verify(passwordHash, password), passwordTimeout);
 }
 
 /**

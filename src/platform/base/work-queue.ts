@@ -1,5 +1,5 @@
 /** For how long work waits in a queue, and the error if it waits longer. */
-export interface QueueTimeout {
+interface QueueTimeout {
   readonly maxWaitMs: number;
   /** Makes the error of work that has waited so long. It is not begun. */
   readonly refuse: () => Error;

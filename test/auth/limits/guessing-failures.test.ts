@@ -10,7 +10,7 @@ import {
   UnknownVerdict,
 } from "../../../src/auth/limits/guessing.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
-import { QueueingLimit } from "../../../src/auth/work-limit.ts";
+import { WorkLimit } from "../../../src/auth/work-limit.ts";
 import { unavailable } from "../../../src/platform/base/errors.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { rows } from "../../support/rows.ts";
@@ -36,7 +36,7 @@ const accountOf = (id: string) => ({ name: id, identity: { ...identity, id } });
 const ofPassword = { rule: guessingRules.password, subject: "identity 0 hash u" };
 const ofCode = { rule: guessingRules.code, subject: "identity 0 +12025550123 u" };
 const ofClient = { rule: guessingRules.client, subject: "app" };
-const limitOf = (places: number) => new QueueingLimit(places, places, () => new Error("no room"));
+const limitOf = (places: number) => new WorkLimit(places, () => new Error("no room"));
 const guess = {
   kind: "password",
   clientId: "app",
