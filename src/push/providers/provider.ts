@@ -99,6 +99,6 @@ export interface PushProvider {
   selfTest?(): Promise<Outcome>;
   /** Prepares the sending of a content to the devices of a chunk. */
   prepare(content: NotificationContent): Send;
-  /** Lets messages in flight finish, then closes its connections. */
+  /** Lets requests in flight finish, then closes its connections; a message that needs another is `unavailable`. */
   close(): Promise<void>;
 }

@@ -20,7 +20,6 @@ import {
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import type { ExchangeResult } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
-import { InFlight } from "../transport/in-flight.ts";
 import { ApnsToken } from "./apns-token.ts";
 
 /** APNs allows one stream until the first message has succeeded, and then about a thousand. */
@@ -42,7 +41,6 @@ export class ApnsProvider implements PushProvider {
   readonly name = "apns";
   readonly maxInFlight = 1000;
   readonly #clock: Clock;
-  readonly #inFlight = new InFlight();
   readonly #pool: Http2Pool;
   readonly #token: ApnsToken;
   readonly #target: Fields;
@@ -87,7 +85,7 @@ export class ApnsProvider implements PushProvider {
         ...["apns-collapse-id", notificationId],
       ],
     };
-    return this.#inFlight.count((recipient) => this.#send(chunk, recipient));
+    return (recipient) => this.#send(chunk, recipient);
   }
 
   async #send(chunk: Chunk, recipient: Recipient): Promise<Outcome> {
@@ -152,7 +150,6 @@ export class ApnsProvider implements PushProvider {
   }
 
   async close(): Promise<void> {
-    await this.#inFlight.ended();
     await this.#pool.close();
   }
 }

@@ -19,7 +19,6 @@ import {
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import type { ExchangeResult, ProviderResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
-import { InFlight } from "../transport/in-flight.ts";
 import { applicationDefaultTokens } from "./application-default-tokens.ts";
 import { GoogleAccess } from "./google-access.ts";
 import { ServiceAccountTokens } from "./service-account-tokens.ts";
@@ -51,7 +50,6 @@ export class FcmProvider implements PushProvider {
   readonly name = "fcm";
   readonly maxInFlight = connections.maxSessions * connections.maxStreams;
   readonly #clock: Clock;
-  readonly #inFlight = new InFlight();
   readonly #pool: Http2Pool;
   readonly #access: GoogleAccess;
   readonly #path: string;
@@ -88,7 +86,7 @@ export class FcmProvider implements PushProvider {
 
   prepare(content: NotificationContent): Send {
     const chunk = this.#chunkOf(content);
-    return this.#inFlight.count((recipient) => this.#send(chunk, recipient));
+    return (recipient) => this.#send(chunk, recipient);
   }
 
   #chunkOf(content: NotificationContent): Chunk {
@@ -158,7 +156,6 @@ export class FcmProvider implements PushProvider {
   }
 
   async close(): Promise<void> {
-    await this.#inFlight.ended();
     await this.#pool.close();
     await this.#access.close();
   }

@@ -22,7 +22,6 @@ import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, 
 import { Http1Pool } from "../transport/http1-pool.ts";
 import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
-import { InFlight } from "../transport/in-flight.ts";
 import { createPublicLookup } from "../transport/public-lookup.ts";
 import { Vapid, vapidKey } from "./vapid.ts";
 import { canonicalText, parseSubscription, type Subscription } from "./webpush-subscription.ts";
@@ -67,7 +66,6 @@ export class WebPushProvider implements PushProvider {
   readonly #settings: WebPushSettings;
   readonly #clock: Clock;
   readonly #connect: Connect;
-  readonly #inFlight = new InFlight();
   readonly #key: KeyObject;
   readonly #services = new LRUCache<string, Service>({
     max: maxServices,
@@ -110,7 +108,7 @@ export class WebPushProvider implements PushProvider {
       end: endIn(maxPayloadBytes),
       shortEnd: endIn(shortPayloadBytes),
     };
-    return this.#inFlight.count((recipient) => this.#send(chunk, recipient));
+    return (recipient) => this.#send(chunk, recipient);
   }
 
   async #send({ ttl, end, shortEnd }: Chunk, { token, messageId }: Recipient): Promise<Outcome> {
@@ -192,7 +190,6 @@ export class WebPushProvider implements PushProvider {
   }
 
   async close(): Promise<void> {
-    await this.#inFlight.ended();
     this.#services.clear();
     await Promise.all(this.#closings);
   }

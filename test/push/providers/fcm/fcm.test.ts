@@ -369,9 +369,10 @@ describe("what connections do", () => {
     await sender.close();
   });
 
-  test("close lets messages in flight finish", async () => {
+  test("close lets requests in flight finish", async () => {
     const sender = fcmOf(fake);
     fake.play({ delayMs: 200 });
+    await sendOne(sender, token);
     const sending = sendOne(sender, token);
     await sender.close();
     expect(await sending).toEqual({ kind: "sent" });
