@@ -28,7 +28,6 @@ import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
 import { createOtpChecks } from "./grants/otp-verifier-client.ts";
 import { authHttp } from "./http.ts";
-import { changedInTurn } from "./identities/changed-in-turn.ts";
 import { confirmedIdentities } from "./identities/confirmed-identities.ts";
 import { createIdentities } from "./identities/identities.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
@@ -120,7 +119,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const confirmed = createConfirmed(database.confirm, knownToStandbys(database, standbys, isEmbedded));
   const authorizations = createAuthorizationRepository(reads, standbys);
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
-  const identities = confirmedIdentities(changedInTurn(createIdentities(db, clock)), confirmed);
+  const identities = confirmedIdentities(createIdentities(db, clock), confirmed);
   const cache = settings.cache && (await openAuthCache(settings.cache, logger, metrics));
   const guessing = createAuthGuessing(dependencies, { db, clock, cache });
   const authenticator = createAuthenticator({
