@@ -35,9 +35,6 @@ export const guessingRules: GuessingRules = {
 /** Looks at the counters, each after one of them had filled up since the look before. */
 const maxRounds = 5;
 
-/** Milliseconds that the response to a right guess waits for its counts to be cleared, at most. */
-const settleMs = 500;
-
 /** An identity as it was when the guess about it came. */
 type GuessedIdentity = Pick<Identity, "id" | "createdAt" | "phone" | "passwordHash">;
 
@@ -99,10 +96,7 @@ export interface Guessing {
    * @throws too_many_requests, or the error of `judging`
    */
   limit<T>(guess: Guess, judge: () => Promise<T | undefined>): Promise<T | undefined>;
-  /**
-   * Clears the counts of an identity that has proven its phone, so that nobody can lock its owner out for good. Never
-   * rejects, and takes half a second at most.
-   */
+  /** Clears the counts of an identity that has proven its phone, so that nobody can lock it out for good. Never rejects. */
   phoneProven(identity: GuessedIdentity): Promise<void>;
   /** Clears all counts of an identity, for an operator. */
   unlock(identity: GuessedIdentity): Promise<void>;
@@ -203,18 +197,6 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     }
   }
 
-  /**
-   * Settles for half a second at most: what was right is committed, and its response need not wait for a slow database.
-   */
-  async function settleBriefly(work: readonly Promise<void>[]): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, settleMs);
-    });
-    await Promise.race([settle(work), late]);
-    clearTimeout(timer);
-  }
-
   return {
     async limit<T>(guess: Guess, judge: () => Promise<T | undefined>) {
       const { kind, account, judging } = guess;
@@ -225,11 +207,11 @@ export function createGuessing(dependencies: Dependencies): Guessing {
       }
       if (!judged) throw overloaded;
       const { result } = judged;
-      if (result !== undefined) await settleBriefly([counters.clear(clearedBy(kind, account))]);
+      if (result !== undefined) await settle([counters.clear(clearedBy(kind, account))]);
       return result;
     },
 
-    phoneProven: (identity) => settleBriefly([counters.clear(allOf(identity))]),
+    phoneProven: (identity) => settle([counters.clear(allOf(identity))]),
     unlock: (identity) => counters.clear(allOf(identity)),
   };
 }
