@@ -27,6 +27,12 @@ export interface PublishedKey {
   readonly alg: "RS256";
 }
 
+/** The public key as a member of the key set. */
+export function publishedKey(key: KeyObject, kid: string): PublishedKey {
+  const { n = "", e = "" } = key.export({ format: "jwk" });
+  return { kty: "RSA", kid, n, e, use: "sig", alg: "RS256" };
+}
+
 /** Refuses keys with which each signature would take too long. */
 const quick = refusing((key: KeyObject) => {
   const bits = key.asymmetricKeyDetails?.modulusLength ?? 0;
@@ -135,7 +141,9 @@ const jwkShape = (environment: Environment) =>
         return "must be an RSA key, but cannot be decoded";
       }
     }),
-    v.transform(({ kid, n, e }): PublishedKey => ({ kty: "RSA", kid, n, e, use: "sig", alg: "RS256" })),
+    v.transform(({ kid, kty, n, e }) =>
+      publishedKey(createPublicKey({ key: { kty, n, e }, format: "jwk" }), kid),
+    ),
   );
 
 /** Runs before all other checks, because the operator must learn of it: the key may have been published already. */

@@ -102,11 +102,11 @@ interface Dependencies {
 export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
   const { settings, logger, metrics, validateResponses } = dependencies;
   const { issuer } = settings;
-  const [database, keys, document] = await Promise.all([
+  const keys = createKeyStore(settings.signing);
+  const [database, document] = await Promise.all([
     openDatabase(settings.database, authMigrations, metrics.database("auth"), logger, {
       rerunsWaiting: true,
     }),
-    createKeyStore(settings.signing),
     loadContract(contractTexts("auth", "auth")),
   ]);
   const { db, reads } = database;

@@ -12,9 +12,9 @@ import {
 } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { calculateJwkThumbprint, exportJWK } from "jose";
+import { calculateJwkThumbprint } from "jose";
 import { parse } from "../../platform/settings/kinds.ts";
-import { keyId, type PublishedKey, publishedKeys } from "../key-settings.ts";
+import { keyId, type PublishedKey, publishedKey, publishedKeys } from "../key-settings.ts";
 
 /** The files, by the settings that name them. */
 export const keyFiles = {
@@ -141,9 +141,8 @@ const pem = (key: KeyObject): string => key.export({ type: "pkcs8", format: "pem
 
 /** @param kid the key's thumbprint (RFC 7638) unless given, which no other key has */
 async function jwkOf(key: KeyObject, kid?: string): Promise<PublishedKey> {
-  const { n = "", e = "" } = await exportJWK(createPublicKey(key));
-  const thumbprint = await calculateJwkThumbprint({ kty: "RSA", n, e });
-  return { kty: "RSA", kid: kid ?? thumbprint, n, e, use: "sig", alg: "RS256" };
+  const published = publishedKey(createPublicKey(key), "");
+  return { ...published, kid: kid ?? (await calculateJwkThumbprint(published)) };
 }
 
 function publish(folder: string, keys: readonly PublishedKey[]): void {

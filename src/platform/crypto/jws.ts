@@ -2,7 +2,7 @@
  * A JWT in the compact serialization of a JWS (RFC 7515 section 7.1): read and verified, never throwing for a token.
  */
 import type { KeyObject } from "node:crypto";
-import { type CryptoKey, type JWTPayload, type JWTVerifyOptions, jwtVerify } from "jose";
+import { type JWTPayload, type JWTVerifyOptions, jwtVerify } from "jose";
 import { repeatedMember } from "../base/json-members.ts";
 
 /** A JWT that has one spelling and one meaning. Its signature is not verified. */
@@ -47,7 +47,7 @@ export function isNumericDate(claim: unknown): claim is number {
  */
 export async function verifiedClaims(
   { token }: Jws,
-  key: CryptoKey | KeyObject,
+  key: KeyObject,
   { algorithms, ...rules }: JwtRules,
 ): Promise<JWTPayload | undefined> {
   try {
