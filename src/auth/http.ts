@@ -21,7 +21,8 @@ import type { Identities } from "./identities/identities.ts";
 import { authenticationTypesOf, type Identity } from "./identities/identity.ts";
 import type { KeyStore } from "./keys/key-store.ts";
 import type { Guessing } from "./limits/guessing.ts";
-import type { Introspect, Introspection } from "./tokens/introspect.ts";
+import type { AccessTokenClaims } from "./tokens/access-token.ts";
+import type { Introspect } from "./tokens/introspect.ts";
 import type { Revoke } from "./tokens/revoke.ts";
 
 type Schemas = components["schemas"];
@@ -206,9 +207,9 @@ const inactiveBody: IntrospectionBody = {
   username: undefined,
 };
 
-function introspectionBody(result: Introspection): IntrospectionBody {
-  if (!result.active) return inactiveBody;
-  const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope } = result;
+function introspectionBody(claims: AccessTokenClaims | undefined): IntrospectionBody {
+  if (!claims) return inactiveBody;
+  const { sub, aud, nbf, iss, exp, iat, jti, client_id: clientId, scope } = claims;
   return {
     active: true,
     sub,

@@ -23,9 +23,9 @@ export function authRpc({ authenticator, introspect }: Dependencies): RpcService
         if (!caller) throw invalidClient();
         requireIntrospection(caller);
         if (token === "") throw new ServiceError(AuthErrorKinds.missingToken, "The token is missing.");
-        const result = await introspect(token);
-        if (!result.active) return { active: false };
-        const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope = "" } = result;
+        const claims = await introspect(token);
+        if (!claims) return { active: false };
+        const { sub, aud, nbf, iss, exp, iat, jti, client_id: clientId, scope = "" } = claims;
         return {
           active: true,
           sub,

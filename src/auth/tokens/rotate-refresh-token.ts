@@ -87,9 +87,8 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   /** The pair with the lifetimes that are left; undefined if its access token is not active. */
   async function ifActive(pair: TokenPair, refreshSeconds: number): Promise<TokenPair | undefined> {
     const now = unixSeconds(clock);
-    const token = await introspect(pair.access_token);
-    if (!token.active) return undefined;
-    return { ...pair, expires_in: token.exp - now, refresh_expires_in: refreshSeconds };
+    const claims = await introspect(pair.access_token);
+    return claims && { ...pair, expires_in: claims.exp - now, refresh_expires_in: refreshSeconds };
   }
 
   /** The pair for a retry. An access token that has expired or was revoked is signed anew; no stored expiry moves. */
