@@ -5,6 +5,10 @@
 import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ServiceError } from "../platform/base/errors.ts";
 
+const taken = { status: 409, grpc: Code.AlreadyExists, oauth: "invalid_request" } as const;
+const invalid = { code: "invalid_request", status: 400, grpc: Code.InvalidArgument } as const;
+const refused = { code: "unauthenticated", status: 401, grpc: Code.Unauthenticated } as const;
+
 export const AuthErrorKinds = {
   identityNotFound: {
     code: "identity_not_found",
@@ -13,85 +17,24 @@ export const AuthErrorKinds = {
     oauth: "invalid_request",
     title: "Identity not found",
   },
-  identityIdTaken: {
-    code: "identity_id_taken",
-    status: 409,
-    grpc: Code.AlreadyExists,
-    oauth: "invalid_request",
-    title: "Identity id taken",
-  },
-  identityPhoneTaken: {
-    code: "identity_phone_taken",
-    status: 409,
-    grpc: Code.AlreadyExists,
-    oauth: "invalid_request",
-    title: "Phone number taken",
-  },
-  identityEmailTaken: {
-    code: "identity_email_taken",
-    status: 409,
-    grpc: Code.AlreadyExists,
-    oauth: "invalid_request",
-    title: "E-mail address taken",
-  },
+  identityIdTaken: { ...taken, code: "identity_id_taken", title: "Identity id taken" },
+  identityPhoneTaken: { ...taken, code: "identity_phone_taken", title: "Phone number taken" },
+  identityEmailTaken: { ...taken, code: "identity_email_taken", title: "E-mail address taken" },
   /** Introspection over gRPC reports a missing token as INTERNAL: its contract says so. */
-  missingToken: {
-    code: "invalid_request",
-    status: 400,
-    grpc: Code.Internal,
-    oauth: "invalid_request",
-    title: "Invalid request",
-  },
-  invalidClient: {
-    code: "unauthenticated",
-    status: 401,
-    grpc: Code.Unauthenticated,
-    oauth: "invalid_client",
-    title: "Not authenticated",
-  },
-  invalidGrant: {
-    code: "invalid_request",
-    status: 400,
-    grpc: Code.InvalidArgument,
-    oauth: "invalid_grant",
-    title: "Invalid grant",
-  },
+  missingToken: { ...invalid, grpc: Code.Internal, oauth: "invalid_request", title: "Invalid request" },
+  invalidClient: { ...refused, oauth: "invalid_client", title: "Not authenticated" },
+  invalidGrant: { ...invalid, oauth: "invalid_grant", title: "Invalid grant" },
   unauthorizedClient: {
-    code: "invalid_request",
-    status: 400,
+    ...invalid,
     grpc: Code.PermissionDenied,
     oauth: "unauthorized_client",
     title: "Unauthorized client",
   },
   /** Credentials that do not permit introspection: 401 as RFC 7662 section 2.3 has it, and what gRPC callers know. */
-  mayNotIntrospect: {
-    code: "unauthenticated",
-    status: 401,
-    grpc: Code.Unauthenticated,
-    oauth: "unauthorized_client",
-    title: "Unauthorized client",
-  },
-  unsupportedGrantType: {
-    code: "invalid_request",
-    status: 400,
-    grpc: Code.InvalidArgument,
-    oauth: "unsupported_grant_type",
-    title: "Unsupported grant type",
-  },
-  invalidScope: {
-    code: "invalid_request",
-    status: 400,
-    grpc: Code.InvalidArgument,
-    oauth: "invalid_scope",
-    title: "Invalid scope",
-  },
-  invalidToken: {
-    code: "invalid_request",
-    status: 400,
-    grpc: Code.InvalidArgument,
-    oauth: "invalid_token",
-    title: "Invalid token",
-  },
+  mayNotIntrospect: { ...refused, oauth: "unauthorized_client", title: "Unauthorized client" },
+  unsupportedGrantType: { ...invalid, oauth: "unsupported_grant_type", title: "Unsupported grant type" },
+  invalidScope: { ...invalid, oauth: "invalid_scope", title: "Invalid scope" },
+  invalidToken: { ...invalid, oauth: "invalid_token", title: "Invalid token" },
 } as const satisfies Record<string, ErrorKind>;
 
 /** The same error for every grant that fails: no such identity, wrong password, wrong code, used token. */
