@@ -2,8 +2,7 @@
  * Connections to one origin over HTTP/2: chooses that of each request, queues requests while none has room, enforces
  * timeouts by one timer, and repeats requests that the peer certainly did not process.
  */
-import type { LookupFunction } from "node:net";
-import type { Connect, RequestHead, StreamEnd } from "../../../platform/http2/connection.ts";
+import type { RequestHead, StreamEnd } from "../../../platform/http2/connection.ts";
 import { Exchange, type ExchangeResult, type NoResponse } from "./http2-exchange.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
 import { LinkedList } from "./linked-list.ts";
@@ -20,33 +19,28 @@ const restrictedMs = 600_000;
 /** Milliseconds that connections have to close after GOAWAY; then they are destroyed. */
 const closeTimeoutMs = 1_000;
 
-export interface PoolOptions {
-  /** The client of HTTP/2 to use. */
-  readonly connect: Connect;
-  /** The peer's origin, such as `https://api.push.apple.com`. `http:` is HTTP/2 without TLS. */
-  readonly origin: string;
+interface Options extends SessionOptions {
   readonly maxSessions: number;
-  /** Streams at once on a connection, even if the peer allows more. */
-  readonly maxStreams: number;
-  /** Milliseconds from the request to the end of the response, including the wait for a stream. Default: 10 s. */
-  readonly timeoutMs?: number;
-  /** Milliseconds without a request after which a connection is closed. Default: 10 minutes. */
-  readonly idleMs?: number;
-  /**
-   * Milliseconds of silence, with requests in flight, until a PING, whose response may take as long; 4 s unless given.
-   */
-  readonly silenceMs?: number;
-  /** The statuses after which new requests get another connection; none unless given. */
-  readonly reconnectOn?: readonly number[];
-  /** Certificates to trust, PEM; those of Node unless given. */
-  readonly ca?: string;
-  /** How the host is looked up; as one that the settings name unless given. */
-  readonly lookup?: LookupFunction | undefined;
+  /** Milliseconds from the request to the end of the response, including the wait for a stream. */
+  readonly timeoutMs: number;
+  /** The statuses after which new requests get another connection. */
+  readonly reconnectOn: readonly number[];
 }
 
+/** Those that hold unless others are given. The host is looked up as one that the settings name. */
+const defaults = {
+  timeoutMs: 10_000,
+  idleMs: 600_000,
+  silenceMs: 4_000,
+  reconnectOn: [],
+  ca: undefined,
+  lookup: configuredLookup,
+};
+
+export type PoolOptions = Omit<Options, keyof typeof defaults> & Partial<Options>;
+
 export class Http2Pool implements SessionOwner {
-  readonly #options: PoolOptions;
-  readonly #timeoutMs: number;
+  readonly #options: Options;
   /** Sessions that accept requests, or will once they are connected. */
   readonly #sessions: Session[] = [];
   /** All sessions that have not ended, including the retired ones. */
@@ -63,8 +57,7 @@ export class Http2Pool implements SessionOwner {
   #onIdle: (() => void) | undefined;
 
   constructor(options: PoolOptions) {
-    this.#options = options;
-    this.#timeoutMs = options.timeoutMs ?? 10_000;
+    this.#options = { ...defaults, ...options };
   }
 
   /** Sends a request. Never rejects. */
@@ -74,7 +67,7 @@ export class Http2Pool implements SessionOwner {
     else if (this.#unreachable && exchange.requestedAt < this.#unreachable.until) {
       exchange.fail("unreachable", this.#unreachable.reason);
     } else {
-      this.#timer ??= setInterval(() => this.#sweep(), Math.min(250, this.#timeoutMs / 4)).unref();
+      this.#timer ??= setInterval(() => this.#sweep(), Math.min(250, this.#options.timeoutMs / 4)).unref();
       this.#waiting.add(exchange);
       this.#pump();
     }
@@ -108,14 +101,9 @@ export class Http2Pool implements SessionOwner {
       if (this.#sessions.some(({ isConnecting }) => isConnecting)) return;
     }
     if (this.#restricted && now >= this.#restricted.until) this.#restricted = undefined;
-    const { connect, origin, ca, lookup, maxStreams, idleMs = 600_000, silenceMs = 4_000 } = this.#options;
-    const options: SessionOptions = {
-      connect,
-      origin,
-      ca,
-      lookup: lookup ?? configuredLookup,
-      idleMs,
-      silenceMs,
+    const { maxStreams } = this.#options;
+    const options = {
+      ...this.#options,
       maxStreams: Math.min(maxStreams, this.#restricted?.maxStreams ?? maxStreams),
     };
     const session = new Session(options, this);
@@ -133,7 +121,7 @@ export class Http2Pool implements SessionOwner {
     exchange.list.remove(exchange);
     if (exchange.status !== 0) {
       exchange.succeed();
-      if (this.#options.reconnectOn?.includes(exchange.status)) session.retire();
+      if (this.#options.reconnectOn.includes(exchange.status)) session.retire();
     } else if (!isUnprocessed || exchange.tries >= maxTries) {
       if (resetCode === undefined) exchange.fail("lost", session.reason);
       else exchange.fail("aborted", `RST_STREAM ${resetCode}`);
@@ -190,7 +178,7 @@ export class Http2Pool implements SessionOwner {
   #sweep(): void {
     const now = performance.now();
     // The requests that wait come first: the room that the others leave would come too late for them.
-    const isOver = ({ requestedAt }: Exchange) => now - requestedAt >= this.#timeoutMs;
+    const isOver = ({ requestedAt }: Exchange) => now - requestedAt >= this.#options.timeoutMs;
     for (const exchange of this.#waiting.filter(isOver)) {
       this.#abandon(exchange, "timeout", "no connection had room");
     }

@@ -37,8 +37,8 @@ export interface SessionOptions {
   readonly origin: string;
   /** Certificates to trust, PEM; those of Node unless given. */
   readonly ca: string | undefined;
-  /** How the host is looked up; as the system does unless given. */
-  readonly lookup: LookupFunction | undefined;
+  /** How the host is looked up. */
+  readonly lookup: LookupFunction;
   /** Streams at once, even if the peer allows more. */
   readonly maxStreams: number;
   /** Milliseconds without a request after which the session is closed. */

@@ -22,7 +22,7 @@ import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, 
 import { Http1Pool } from "../transport/http1-pool.ts";
 import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
-import { createPublicLookup } from "../transport/public-lookup.ts";
+import { configuredLookup, createPublicLookup } from "../transport/public-lookup.ts";
 import { Vapid, vapidKey } from "./vapid.ts";
 import { canonicalText, parseSubscription, type Subscription } from "./webpush-subscription.ts";
 
@@ -150,8 +150,8 @@ export class WebPushProvider implements PushProvider {
   }
 
   /** The look-up of the origin's host: the system's for an origin that the settings name, DNS for any other. */
-  #lookupOf(origin: string): LookupFunction | undefined {
-    return this.#settings.allowedHosts.includes(origin) ? undefined : publicLookup;
+  #lookupOf(origin: string): LookupFunction {
+    return this.#settings.allowedHosts.includes(origin) ? configuredLookup : publicLookup;
   }
 
   /** Switches the service to HTTP/1.1. HTTP/2 is not tried again while the service is in the cache. */
