@@ -5,13 +5,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, text } from "../../platform/database/sql/readers.ts";
-import {
-  computed,
-  type Field,
-  isoTime,
-  type Selection,
-  selection,
-} from "../../platform/database/sql/statements.ts";
+import { computed, isoTime, selection } from "../../platform/database/sql/statements.ts";
 import { historyBlocks, historyViews, notifications } from "../schema.ts";
 import { isViewed, myEntries, myNumber, readerOf } from "./reader.ts";
 
@@ -72,28 +66,17 @@ export function pageStatement(page: Slice, markViewed: boolean): SQL {
     order by ${page.order}`;
 }
 
-/** A statement with one row: whether all of certain entries are viewed. */
-interface Summary {
-  readonly selected: Selection<{ readonly isViewed: Field<boolean> }>;
-  readonly statement: SQL;
-}
+/** Whether all of certain entries are viewed. */
+export const summary = selection({ isViewed: computed(boolean, sql`is_viewed`) });
 
-const summary = selection({ isViewed: computed(boolean, sql`is_viewed`) });
-
-/** Whether no entry of the user is unread. */
-export function allViewedStatement(userId: string): Summary {
+/** A statement with one row: whether no entry of the user is unread. */
+export function allViewedStatement(userId: string): SQL {
   const unread = sql`select from ${myEntries} and not ${isViewed()}`;
-  return {
-    selected: summary,
-    statement: sql`with ${readerOf(userId)} select ${summary} from (select not exists (${unread}) as is_viewed) as all_of_them`,
-  };
+  return sql`with ${readerOf(userId)} select ${summary} from (select not exists (${unread}) as is_viewed) as all_of_them`;
 }
 
-/** Whether no entry of the slice is unread. */
-export function pageViewedStatement(page: Slice): Summary {
+/** A statement with one row: whether no entry of the slice is unread. */
+export function pageViewedStatement(page: Slice): SQL {
   const all = sql`select coalesce(bool_and(${isViewed()}), true) as is_viewed from (${slice(page)}) as slice`;
-  return {
-    selected: summary,
-    statement: sql`with ${readerOf(page.userId)} select ${summary} from (${all}) as page`,
-  };
+  return sql`with ${readerOf(page.userId)} select ${summary} from (${all}) as page`;
 }

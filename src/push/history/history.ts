@@ -2,7 +2,7 @@
 
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { rawRows, rows } from "../../platform/database/sql/statements.ts";
+import { onlyRow, rawRows } from "../../platform/database/sql/statements.ts";
 import { orderOf } from "./history-order.ts";
 import {
   allViewedStatement,
@@ -11,6 +11,7 @@ import {
   pageTotal,
   pageViewedStatement,
   type Slice,
+  summary,
 } from "./history-statements.ts";
 
 /** An entry of a user's history. */
@@ -76,12 +77,8 @@ export function createHistory({ db }: { readonly db: Database }): History {
     },
 
     async summary(userId, request) {
-      const { selected, statement } = request
-        ? pageViewedStatement(sliceOf(userId, request))
-        : allViewedStatement(userId);
-      const [found] = await rows(db, selected, statement);
-      if (!found) throw new Error("the summary returned no row");
-      return found.isViewed;
+      const statement = request ? pageViewedStatement(sliceOf(userId, request)) : allViewedStatement(userId);
+      return (await onlyRow(db, summary, statement)).isViewed;
     },
   };
 }

@@ -166,7 +166,7 @@ describe.runIf(backends.includes("PostgreSQL"))("reading a large history", () =>
     ])(
       "the summary for %s reads that user's entries and views, each once and without the tables",
       async (_, userId) => {
-        const { Plan: plan } = await explain(allViewedStatement(userId).statement, kind);
+        const { Plan: plan } = await explain(allViewedStatement(userId), kind);
         for (const way of waysInto(plan)) expect(primaryKeys).toContain(way);
         for (const node of nodesOf(plan)) {
           expect(node["Actual Rows"]).toBeLessThanOrEqual(notificationCount);
@@ -177,7 +177,7 @@ describe.runIf(backends.includes("PostgreSQL"))("reading a large history", () =>
     );
 
     test("the summary of a page reads its entries and no more", async () => {
-      const { Plan: plan } = await explain(pageViewedStatement(slice()).statement, kind);
+      const { Plan: plan } = await explain(pageViewedStatement(slice()), kind);
       expect(waysInto(plan)).toEqual(primaryKeys);
       expect(limitOf(plan)["Actual Rows"]).toBe(20);
       expect(blocksOf(plan)).toBeLessThan(300);
