@@ -14,7 +14,6 @@ import {
   stricterInProduction,
 } from "../platform/settings/kinds.ts";
 import {
-  type Reading,
   resolveSettings,
   type SettingProblem,
   type SettingsTable,
@@ -37,47 +36,6 @@ export type { ServiceAccount } from "./provider-key-settings.ts";
 /** The names of the push providers. `outbox` only writes a file, in development. */
 export const providerNames = ["fcm", "apns", "webpush", "outbox"] as const;
 export type ProviderName = (typeof providerNames)[number];
-
-export interface FcmSettings {
-  /** An origin, as in `https://fcm.googleapis.com`. */
-  readonly endpoint: string;
-  /** Whose project is sent to; without a key of its own, by Google's application default credentials. */
-  readonly account: ServiceAccount | Pick<ServiceAccount, "projectId">;
-}
-
-export interface ApnsSettings {
-  /** An origin, as in `https://api.push.apple.com`. */
-  readonly endpoint: string;
-  /** PEM, EC P-256. */
-  readonly key: string;
-  readonly keyId: string;
-  readonly teamId: string;
-  /** The bundle id of the app. */
-  readonly topic: string;
-}
-
-export interface WebPushSettings {
-  /** P-256, base64url: 32 bytes, and the uncompressed point of 65. The public key must belong to the private key. */
-  readonly vapidPrivateKey: string;
-  readonly vapidPublicKey: string;
-  /** The contact for operators of push services (RFC 8292 section 2.1): a `mailto:` or `https:` URL. */
-  readonly subject: string;
-  /** Hosts, or `*.suffix` for all hosts below one; in development also http origins. */
-  readonly allowedHosts: readonly string[];
-}
-
-export interface ProviderSettings {
-  /** The providers in use, without repetitions. The first is the default for devices that name no provider. */
-  readonly names: readonly [ProviderName, ...ProviderName[]];
-  /** Settings of each provider in use; undefined for the others. */
-  readonly fcm: FcmSettings | undefined;
-  readonly apns: ApnsSettings | undefined;
-  readonly webpush: WebPushSettings | undefined;
-  /** The file of the outbox provider. */
-  readonly outboxFile: string | undefined;
-  /** Without a trailing slash. Undefined: messages carry no images. */
-  readonly imageBaseUrl: string | undefined;
-}
 
 const names = stricterInProduction(
   listOf(
@@ -226,28 +184,33 @@ interface ProviderReadOptions {
   readonly prefix: string;
 }
 
+export type ProviderSettings = Exclude<ReturnType<typeof resolveProviderSettings>["value"], undefined>;
+
 /** Reads the settings of the providers. Returns problems instead of throwing them. */
 export function resolveProviderSettings(
   env: EnvironmentVariables,
   { environment, dataDir, prefix }: ProviderReadOptions,
-): Reading<ProviderSettings> {
+) {
   const table = resolveSettings(providerTable, env, { environment, prefix });
   const problems = [...table.problems, ...crossChecks(table)];
   const settings = table.value;
   const [first, ...others] = settings?.PUSH_PROVIDERS ?? [];
   if (settings === undefined || first === undefined) return { value: undefined, problems };
   const isListed = (name: ProviderName): boolean => name === first || others.includes(name);
-  return {
-    value: {
-      names: [first, ...others],
-      fcm: isListed("fcm") ? fcmOf(settings) : undefined,
-      apns: isListed("apns") ? apnsOf(settings) : undefined,
-      webpush: isListed("webpush") ? webPushOf(settings) : undefined,
-      outboxFile: isListed("outbox") ? join(dataDir, "outbox.ndjson") : undefined,
-      imageBaseUrl: settings.PUSH_IMAGE_BASE_URL,
-    },
-    problems,
+  const inUse: readonly [ProviderName, ...ProviderName[]] = [first, ...others];
+  const value = {
+    /** The providers in use, without repetitions. The first is the default for devices that name no provider. */
+    names: inUse,
+    /** Settings of each provider in use; undefined for the others. */
+    fcm: isListed("fcm") ? fcmOf(settings) : undefined,
+    apns: isListed("apns") ? apnsOf(settings) : undefined,
+    webpush: isListed("webpush") ? webPushOf(settings) : undefined,
+    /** The file of the outbox provider. */
+    outboxFile: isListed("outbox") ? join(dataDir, "outbox.ndjson") : undefined,
+    /** Without a trailing slash. Undefined: messages carry no images. */
+    imageBaseUrl: settings.PUSH_IMAGE_BASE_URL,
   };
+  return { value, problems };
 }
 
 function crossChecks({
@@ -276,19 +239,30 @@ function crossChecks({
 
 type Values = SettingValues<typeof providerTable>;
 
+export interface FcmSettings {
+  /** An origin, as in `https://fcm.googleapis.com`. */
+  readonly endpoint: string;
+  /** Whose project is sent to; without a key of its own, by Google's application default credentials. */
+  readonly account: ServiceAccount | Pick<ServiceAccount, "projectId">;
+}
+
 function fcmOf(settings: Values): FcmSettings | undefined {
   const { FCM_ENDPOINT: endpoint, FCM_CREDENTIALS: account, FCM_PROJECT_ID: projectId } = settings;
   if (account) return { endpoint, account };
   return projectId === undefined ? undefined : { endpoint, account: { projectId } };
 }
 
-function apnsOf(settings: Values): ApnsSettings | undefined {
+export type ApnsSettings = Exclude<ReturnType<typeof apnsOf>, undefined>;
+
+function apnsOf(settings: Values) {
   const { APNS_ENDPOINT: endpoint, APNS_KEY: key, APNS_TOPIC: topic } = settings;
   const { APNS_KEY_ID: keyId, APNS_TEAM_ID: teamId } = settings;
   return key && keyId && teamId && topic ? { endpoint, key, keyId, teamId, topic } : undefined;
 }
 
-function webPushOf(settings: Values): WebPushSettings | undefined {
+export type WebPushSettings = Exclude<ReturnType<typeof webPushOf>, undefined>;
+
+function webPushOf(settings: Values) {
   const { WEBPUSH_VAPID_PRIVATE_KEY: vapidPrivateKey, WEBPUSH_VAPID_PUBLIC_KEY: vapidPublicKey } = settings;
   const { WEBPUSH_SUBJECT: subject, WEBPUSH_ALLOWED_HOSTS: allowedHosts } = settings;
   if (!vapidPrivateKey || !vapidPublicKey || !subject) return undefined;
