@@ -6,7 +6,7 @@ import { rowCount } from "../platform/database/sql/statements.ts";
 /** Rows that one statement marks or removes: few enough that nobody notices it. */
 export const batchSize = 1_000;
 
-/** In the text and no parameter: of a parameter, PostgreSQL's plans assume a tenth of the table. */
+/** In the text: of a parameter, PostgreSQL assumes a tenth of the table. */
 export const limit: SQL = sql.raw(`limit ${batchSize}`);
 
 interface BatchOptions {
@@ -16,10 +16,7 @@ interface BatchOptions {
   readonly done?: (rows: number) => void;
   /** Rows of a full batch: the statement's own limit, where it has another one. */
   readonly size?: number;
-  /**
-   * Whether to rest after a full batch for as long as it took, so that requests have half of the time. For work that
-   * nobody waits for, however much there is.
-   */
+  /** Whether to rest after a full batch for as long as it took, so that requests have half of the time. */
   readonly rests?: boolean;
 }
 

@@ -55,8 +55,7 @@ const revoked = names(revokedAccessTokens);
 const proof = names(redeemedOtpProofs);
 const attempt = names(attempts);
 
-// The function would be called for each row. A moment that is selected is the same for all rows, so that an index can
-// be used.
+// Selected, so that it is one moment for all rows, and an index can be used.
 const now = sql`(select clock_timestamp())`;
 const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
@@ -65,8 +64,7 @@ const batch = sql`${limit} for update skip locked`;
 
 /**
  * The day that comes after the authorization of a revoked token has expired; null if its row is gone, so that nothing
- * is left by which the token could be active, whatever the clock says by then. Looked up for each: in a join,
- * PostgreSQL might read all authorizations.
+ * is left by which the token could be active, whatever the clock says by then.
  */
 const dayAfterAuthorization = sql`(select (${authorization.expiryDay} + 1)::timestamp at time zone 'UTC'
   from ${authorizations} where ${authorization.id} = left(${revoked.jti}, ${authorizationIdLength}::int)::uuid)`;

@@ -1,13 +1,10 @@
 /**
- * Running time: what the database's clock would say if it stood still whenever the database could not be used. The
- * processes of a deployment give the database a pulse. Where it has stopped for some seconds, nobody could be
- * answered: PostgreSQL was frozen, away or out of reach, or no process ran. A window that is measured in running time
- * closes for nobody who had no chance to use it. Where the clock was set, ahead or back, running time goes on from
- * where it was.
- *
- * What has passed by the clock has surely passed once it has in running time too. For that, pauses count only while a
- * moment that matters may lie before them, which is for some days. Each would otherwise put off for good what comes
- * after it, and a clock that was set right after years could never be made up for.
+ * Running time: what the database's clock would say if it stood still whenever the database could not be used, so that
+ * a window closes for nobody who had no chance to use it. The processes give the database a pulse; where it has stopped
+ * for some seconds, PostgreSQL was frozen, away or out of reach, or no process ran. Where the clock was set, ahead or
+ * back, running time goes on from where it was.
+ * What has passed by the clock has surely passed once it has in running time too. For that, pauses count for some days
+ * only: as long as a moment that matters may lie before them.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type Loop, startLoop } from "../platform/base/loop.ts";
@@ -38,10 +35,7 @@ const missed = sql`
   case when ${isApart(sql`${pauseSeconds}::int * interval '1 second'`)}
     then ${now} - ${pulse.beatenAt} else interval '0' end`;
 
-/**
- * A span without days. What two moments are apart has them, and taken off a moment they are days of the calendar, of
- * which two in a year have not 24 hours where the session's time zone changes its clocks.
- */
+/** A span without days, of which two in a year have not 24 hours. */
 const inSeconds = (span: SQL) => sql`(extract(epoch from ${span}) * interval '1 second')`;
 
 /** By how much running time is behind the clock. */

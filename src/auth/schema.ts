@@ -121,8 +121,7 @@ export const identityEndings = auth.table(
  * its client or its identity has reached a higher generation; it has expired after expires_at; otherwise it is
  * active. It has one row, however often it is refreshed, in one of the partitions that schema.sql makes.
  *
- * A refresh changes refresh_hash and the expiries. Of these only expiry_day has an index, and it changes with the first
- * refresh of a day at most: that update writes every index, and the others stay within their page (heap-only tuples).
+ * Of what a refresh changes only expiry_day has an index, so that most updates stay within their page.
  */
 export const authorizations = auth.table(
   "authorizations",

@@ -46,7 +46,6 @@ export async function synchroniseClients(dependencies: Dependencies, list: Clien
       .where(eq(clientLists.onlyRow, onlyRow))
       .for("update");
     if (!stored) throw new Error("the row of the list of clients is not there");
-    // What another process has stored meanwhile.
     const isNew = stored.contentHash !== known?.contentHash && stored.contentHash !== contentHash;
     const isSame = isNew
       ? await verifySecret(stored.contentHash, content)

@@ -49,9 +49,7 @@ function required(parameters: TokenParameters, name: keyof TokenParameters): str
 }
 
 /**
- * Milliseconds within which a guess comes to be judged, or is refused. After ten seconds the caller gets a 503, and no
- * code should be used up for a response that nobody gets. What follows may wait two seconds for the verdict, and four
- * for a connection to the database.
+ * Milliseconds within which a guess comes to be judged, or is refused: no code is used up for a caller who has left.
  */
 const judgedWithinMs = 2_500;
 

@@ -27,9 +27,8 @@ type CheckOneTimeCode = (
 ) => Promise<boolean>;
 
 /**
- * Sends a request over a connection of its own. On one that was idle it would be lost whenever the service closes it
- * just then; and it could not be repeated, as a code works once. Redirects are not followed.
- *
+ * Sends a request over a connection of its own: lost on an idle one that is being closed, it could not be repeated, as
+ * a code works once. Redirects are not followed.
  * @param sending called once there is a connection, before the request is written to it
  */
 async function fetchAlone(request: Request, sending: () => void): Promise<Response> {

@@ -12,9 +12,8 @@ export interface AttemptRule {
 }
 
 /**
- * Seconds by which a window may seem to last longer than its rule says: a statement that waits for a row has the time
- * of its own beginning, and clocks are corrected by a little. One that has still longer to go was begun before the
- * clock was set back, and has ended: otherwise it would lock its subject out for as long as the clock was wrong.
+ * Seconds by which a window may seem to last longer than its rule says. One that has still longer to go was begun
+ * before the clock was set back, and has ended.
  */
 export const windowSlackSeconds = 60;
 
@@ -55,8 +54,7 @@ export interface AttemptCounters {
 export type KeyOf = (counter: Counter) => string;
 
 /**
- * Keys are digests, apart for each deployment. No secret goes into them: while one replaces another, processes that
- * have different ones count together. So whoever reads keys can try out subjects.
+ * Keys are digests, apart for each deployment. No secret goes into them, so whoever reads keys can try out subjects.
  * @param issuer the same in every process
  */
 export function createKeyOf(issuer: string): KeyOf {

@@ -6,11 +6,8 @@ import type { AttemptCounters, Counter, KeyOf } from "./attempt-counters.ts";
 
 /**
  * The milliseconds for which each key stays full; 0 for one that is not. A counter is a hash that expires with its
- * window: the number of attempts, and the moment when the window began, which names it.
- *
- * A key that would be there for longer than its window tells that the server's clock was set back: from then on it is
- * there for one window, and nobody is locked out for as long as the clock was set back. So is one without an end, as
- * the right to set one was taken away while it was made.
+ * window: the number of attempts, and the moment when the window began, which names it. A key that has no end, or is
+ * there for longer than a window as the server's clock was set back, ends in one window.
  *
  * `ARGV`: for each key its limit, and the milliseconds of its window.
  */
@@ -85,10 +82,7 @@ export async function rehearseCounting(cache: Pick<Cache, "run">): Promise<void>
   await counters.clear([counter]);
 }
 
-/**
- * Counts in the cache, and while it is away in the database: then each limit is what it is in either, and a window
- * whose counts were lost costs at most one further window of guesses. Nobody is locked out by a cache that is away.
- */
+/** Counts in the cache, and while it is away in the database, which costs at most one further window of guesses. */
 export function preferCache(inCache: AttemptCounters, inDatabase: AttemptCounters): AttemptCounters {
   const ignore = async () => undefined;
   return {

@@ -24,12 +24,8 @@ interface Counted {
   readonly window: string;
 }
 
-/**
- * Attempts of one counter share statements within a process. The counter of a client is one row for everybody who
- * signs in with it: a statement for each would have them queue for its lock, on connections that others wait for.
- */
+/** Attempts of one counter share statements within a process: a client's is one row for all who sign in with it. */
 export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCounters {
-  /** The looks of many requests, each of which may be at the counter of one client, share a statement. */
   const look = batched({
     async load(keys: readonly string[]) {
       return new Map((await rows(db, looked, withKeys(keys))).map((row) => [row.key, row]));
@@ -66,9 +62,9 @@ export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCount
     },
 
     async count(counter) {
-      const { result, place } = await countJoined(counter);
-      if (!result || result.before + place >= counter.rule.failures) return undefined;
-      const count = result.before + place + 1;
+      const { result, ordinal } = await countJoined(counter);
+      if (!result || result.before + ordinal >= counter.rule.failures) return undefined;
+      const count = result.before + ordinal + 1;
       const attempt = { counter, window: result.window };
       return { count, withdraw: async () => void (await withdrawJoined(attempt)) };
     },
@@ -104,8 +100,7 @@ const counted = selection({
 
 /**
  * Counts attempts unless the counter is full; where they do not all fit in, it is beyond its limit afterwards. Nothing
- * is returned if it is full. The look comes first and only reads: an insert that does nothing for a full counter would
- * lock its row all the same.
+ * is returned, nor locked, if it is full.
  */
 function countUnlessFull(ownKey: string, { failures, windowSeconds }: AttemptRule, times: number): SQL {
   const isOpen = isRunning(sql`${windowSeconds}::int`);

@@ -24,10 +24,9 @@ export const guessingRules: GuessingRules = {
   /** Wrong one-time codes of one account. */
   code: { name: "code", failures: 10, windowSeconds: 300 },
   /**
-   * Failures of all accounts together, by client. Beyond it only identities pass that the client has an
-   * active authorization for: the secret of a mobile application is in every phone, so anybody can use this limit up,
-   * and must not be able to lock out those who are signed in. A guess counts once it has failed, so those that are
-   * judged at the same time may exceed the limit: right ones must not reach it, however many come at the same time.
+   * Failures of all accounts together, by client. Beyond it only identities pass that the client has an active
+   * authorization for: anybody can use this limit up, and must not lock out those who are signed in. A guess counts
+   * once it has failed, so those that are judged at the same time may exceed the limit.
    */
   client: { name: "client", failures: 1000, windowSeconds: 60 },
 };
@@ -96,7 +95,9 @@ export interface Guessing {
    * @throws too_many_requests, or the error of `judging`
    */
   limit<T>(guess: Guess, judge: () => Promise<T | undefined>): Promise<T | undefined>;
-  /** Clears the counts of an identity that has proven its phone, so that nobody can lock it out for good. Never rejects. */
+  /**
+   * Clears the counts of an identity that has proven its phone, so that nobody can lock it out for good. Never rejects.
+   */
   phoneProven(identity: GuessedIdentity): Promise<void>;
   /** Clears all counts of an identity, for an operator. */
   unlock(identity: GuessedIdentity): Promise<void>;
@@ -122,10 +123,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     return { rule: rules[kind], subject: `name ${name}` };
   }
 
-  /**
-   * By the id, exactly as it is: ids are case-sensitive. And by what is guessed, of which a new one has a new counter:
-   * nothing has to be cleared in the cache when the database has committed it. The id comes last: it may have spaces.
-   */
+  /** By the id, which may have spaces, and by what is guessed: a new password or phone has a new counter. */
   function ofIdentity(kind: GuessKind, { id, createdAt, phone, passwordHash }: GuessedIdentity): Counter {
     const guessed = kind === "password" ? passwordHash : phone;
     return { rule: rules[kind], subject: `identity ${createdAt.getTime()} ${guessed} ${id}` };

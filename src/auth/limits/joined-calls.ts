@@ -3,7 +3,7 @@ interface Joined<R> {
   /** Of the work that was done for all of them. */
   readonly result: R;
   /** Which of them this one is, from 0, in the order of arrival. */
-  readonly place: number;
+  readonly ordinal: number;
 }
 
 type Waiting<R> = PromiseWithResolvers<Joined<R>>;
@@ -23,7 +23,7 @@ export function joined<T, R>(
   async function run(key: string, target: T, calls: readonly Waiting<R>[]): Promise<void> {
     try {
       const result = await work(target, calls.length);
-      for (const [place, call] of calls.entries()) call.resolve({ result, place });
+      for (const [ordinal, call] of calls.entries()) call.resolve({ result, ordinal });
     } catch (error) {
       for (const call of calls) call.reject(error);
     }

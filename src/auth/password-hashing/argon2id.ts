@@ -53,8 +53,7 @@ export function verifySecret(secretHash: string, secret: string): Promise<boolea
 }
 
 /**
- * Whether the hash is that of the password, for a caller who waits for the response. On a slow machine a password could
- * wait in the queue until after the caller has got a 503, and would then count as a guess whose outcome nobody learned.
+ * Whether the hash is that of the password, for a caller who waits for the response.
  * @throws unavailable if the password has waited too long in the queue
  */
 export function verifyPassword(passwordHash: string, password: string): Promise<boolean> {

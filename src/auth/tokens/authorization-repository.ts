@@ -10,10 +10,7 @@ import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
 
-/**
- * Tokens that do not wait for the query that runs. For eight a query of their own takes little more of PostgreSQL's
- * time, 2 % in all, and without it the process would have nothing to do at times while it waits for the other one.
- */
+/** Tokens that do not wait for the query that runs. */
 const enoughKeys = 8;
 
 /** Look-ups of authorizations. The look-up by a refresh token is in presented-token.ts. */
@@ -49,35 +46,26 @@ export function createAuthorizationRepository(reads: Reads, standbys?: Standbys)
 const authorization = names(authorizations, "a");
 const revoked = names(revokedAccessTokens, "r");
 
-/**
- * The positions in the list of the active jtis. They come in one row: the driver takes several times as long for many.
- */
-const places = computed(listOf(integer), sql`coalesce(json_agg(a.place), '[]')`);
+/** The positions in the list of the active jtis, in one row: the driver takes several times as long for many. */
+const ordinals = computed(listOf(integer), sql`coalesce(json_agg(a.ordinal), '[]')`);
 
-const activePlaces = selection({
-  places,
-  isStandby,
-});
+const activeOrdinals = selection({ ordinals, isStandby });
 
 /** The columns of an authorization that tell whether it has ended. */
 const ends = sql`${authorization.revokedAt}, ${authorization.clientId}, ${authorization.clientGeneration},
   ${authorization.identityId}, ${authorization.identityGeneration}`;
 
-/**
- * The authorizations are found first: `offset 0` keeps the conditions on them out of the partitions. Otherwise
- * PostgreSQL would set up their sub-queries in each of the eight at every execution. The inner `offset 0` has each id
- * computed once, in place of once for each partition.
- */
+/** `offset 0` keeps the conditions out of the partitions: the authorizations are found first. */
 const activeStatement = (selected: SQL) =>
   prepared(
     ["jtis"],
     ({ jtis }) => sql`
     select ${selected}
     from (
-      select requested.value, requested.place, ${ends}
+      select requested.value, requested.ordinal, ${ends}
       from (
-        select value, place, left(value, ${authorizationIdLength}::int)::uuid as requested_id
-        from ${arrayItems(jtis)} with ordinality as items (value, place)
+        select value, ordinal, left(value, ${authorizationIdLength}::int)::uuid as requested_id
+        from ${arrayItems(jtis)} with ordinality as items (value, ordinal)
         offset 0
       ) as requested
       join ${authorizations} a on ${authorization.id} = requested.requested_id
@@ -86,16 +74,16 @@ const activeStatement = (selected: SQL) =>
     where ${hasNotEnded} and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = a.value)`,
   );
 
-const selectActive = activeStatement(activePlaces);
+const selectActive = activeStatement(activeOrdinals);
 
 async function activeAtPrimary(reads: Reads, jtis: readonly string[]): Promise<Map<string, true>> {
-  const [row] = await rows(reads, activePlaces, selectActive({ jtis: arrayLiteral(jtis) }));
-  return activeOf(jtis, fromPrimary(row).places);
+  const [row] = await rows(reads, activeOrdinals, selectActive({ jtis: arrayLiteral(jtis) }));
+  return activeOf(jtis, fromPrimary(row).ordinals);
 }
 
 /** The tokens that a standby finds active; none if no standby may be relied on. */
 function activeAtStandbys(standbys: Standbys) {
-  const selected = selection({ ...standbys.evidence, places });
+  const selected = selection({ ...standbys.evidence, ordinals });
   const statement = activeStatement(selected);
   return async (jtis: readonly string[]): Promise<Map<string, true>> => {
     const found = await standbys.read(async (reads) => {
@@ -103,15 +91,15 @@ function activeAtStandbys(standbys: Standbys) {
       if (!row) throw new Error("an aggregate returned no row");
       return row;
     });
-    return activeOf(jtis, found?.places ?? []);
+    return activeOf(jtis, found?.ordinals ?? []);
   };
 }
 
-function activeOf(jtis: readonly string[], places: readonly number[]): Map<string, true> {
+function activeOf(jtis: readonly string[], ordinals: readonly number[]): Map<string, true> {
   const active = new Map<string, true>();
-  for (const place of places) {
-    const jti = jtis[place - 1];
-    if (jti === undefined) throw new Error(`The database returned place ${place} of ${jtis.length}`);
+  for (const ordinal of ordinals) {
+    const jti = jtis[ordinal - 1];
+    if (jti === undefined) throw new Error(`The database returned ordinal ${ordinal} of ${jtis.length}`);
     active.set(jti, true);
   }
   return active;

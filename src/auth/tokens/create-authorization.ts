@@ -31,11 +31,11 @@ interface NewAuthorization {
 }
 
 /**
- * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems
- * the proof if there is one, creates the authorization and writes its event. It locks neither the identity nor the
- * client, and waits for nobody but a transaction that redeems the same proof. The authorization carries their
- * generations as this statement sees them, so a concurrent deletion, change of password or disabling ends it, whichever
- * commits first. Returns whether the authorization was created.
+ * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems the proof
+ * if there is one, creates the authorization and writes its event. A concurrent deletion, change of password or
+ * disabling ends it, whichever commits first: it carries the generations that this statement sees, and locks neither
+ * row.
+ * @returns whether the authorization was created
  */
 type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
 

@@ -16,12 +16,7 @@ const { id, identityId, clientId, revokedAt, revocationReason } = names(authoriz
 const client = names(clients, "c");
 const ending = names(identityEndings, "e");
 
-/**
- * Whether neither the client nor the identity of the authorization in the row `a` has ended it; never null. The other
- * tables are looked into for each row. `offset 0` keeps PostgreSQL from joining them instead: it knows so little of
- * tables as small that it has begun such a join with all authorizations. The order is worth something, that of the
- * index: without it PostgreSQL reads all endings where it believes that most are of few identities.
- */
+/** Whether neither the client nor the identity of the authorization in the row `a` has ended it; never null. */
 const isOfCurrentGenerations = sql`
   exists (select from ${clients} c where ${client.clientId} = ${authorization.clientId}
     and ${client.generation} = ${authorization.clientGeneration} and ${client.disabledAt} is null offset 0)
@@ -31,11 +26,7 @@ const isOfCurrentGenerations = sql`
 /** Whether the authorization in the row `a` has not ended; never null. It may have expired. */
 export const hasNotEnded: SQL = sql`(${authorization.revokedAt} is null and ${isOfCurrentGenerations})`;
 
-/**
- * The same, for several authorizations that are found by their ids. PostgreSQL does not find the condition of the
- * indexes of all unmarked authorizations in it: while it underestimates how many those are, it reads such an index as a
- * whole beside that of the ids.
- */
+/** The same, for several authorizations that are found by their ids: no index has this form of the condition. */
 export const hasNotEndedById: SQL = sql`(num_nulls(${authorization.revokedAt}) = 1 and ${isOfCurrentGenerations})`;
 
 /**

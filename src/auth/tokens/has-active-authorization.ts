@@ -28,7 +28,7 @@ export function createHasActiveAuthorization(db: Executor): HasActiveAuthorizati
         identities: arrayLiteral(pairs.map(({ identityId }) => identityId)),
         clients: arrayLiteral(pairs.map(({ clientId }) => clientId)),
       });
-      const active = new Set((await rows(db, found, statement)).map(({ place }) => place));
+      const active = new Set((await rows(db, found, statement)).map(({ ordinal }) => ordinal));
       return new Map(keys.map((key, index) => [key, active.has(index + 1)]));
     },
     maxQueries: 1,
@@ -41,22 +41,20 @@ export function createHasActiveAuthorization(db: Executor): HasActiveAuthorizati
 
 const authorization = names(authorizations, "a");
 
-const found = selection({ place: computed(integer, sql`requested.place::int`) });
+const found = selection({ ordinal: computed(integer, sql`requested.ordinal::int`) });
 
 const pair = sql`(${authorization.identityId}, ${authorization.clientId})`;
 const wanted = sql`(requested.identity, requested.client)`;
 
 /**
- * The places of the pairs that have an active authorization. The limit keeps the authorizations from being joined. The
- * pair lies between two bounds, and is not equal to one, so that the order is worth something: that of the index.
- * Without it PostgreSQL reads whole tables where it believes that most authorizations are of few identities.
+ * The numbers of the pairs that have an active authorization. Bounds and limit have each pair looked up by the index.
  */
 const selectActive = prepared(
   ["identities", "clients"],
   ({ identities, clients }) => sql`
     select ${found}
     from unnest((select ${identities}::text[]), (select ${clients}::text[])) with ordinality
-      as requested (identity, client, place)
+      as requested (identity, client, ordinal)
     where (
       select 1 from ${authorizations} a
       where ${pair} >= ${wanted} and ${pair} <= ${wanted}

@@ -75,11 +75,7 @@ const batch = names(rotationBatches, "b");
 
 const presentedHash = sql`decode(substr(requested.value, ${authorizationIdLength + 2}::int), 'hex')`;
 
-/**
- * The grace window begins when the commit of the rotation was seen to succeed. Until then a retry gets the pair,
- * however long it takes: the client that asks may be the one whose response was lost with the process. It is measured
- * in running time: who asked in vain while the database paused is answered after it.
- */
+/** The grace window begins when the commit of the rotation was seen to succeed; it is measured in running time. */
 const isWindowClosed = sql`exists (
   select from ${rotationBatches} b, ${clients} owner
   where ${batch.id} = ${replaced.batchId} and ${client.clientId} = ${authorization.clientId}
@@ -129,7 +125,6 @@ const selectPresented = prepared(
   ["keys"],
   ({ keys }) => sql`
     select ${allPresented} from (
-      -- Each by its key, which the limit makes sure of: a plan for many would read whole tables.
       select found.* from ${arrayItems(keys)} as requested (value) cross join lateral (
         select ${presented} from ${authorizations} a
         left join ${replacedTokens} t on ${replaced.authorizationId} = ${authorization.id}

@@ -35,10 +35,7 @@ function idBytes(authorizationId: string): Buffer {
   return Buffer.from(authorizationId.replaceAll("-", ""), "hex");
 }
 
-/**
- * The first half of a hash over parts of fixed lengths, so it does not allow length extension; and it cannot be
- * computed without the family. An HMAC would be as secure and take several times as long.
- */
+/** Half of a hash over parts of fixed lengths, so that it cannot be extended, nor computed without the family. */
 function tagOf(id: Buffer, family: Buffer, rotating: Buffer): Buffer {
   return hash("sha256", Buffer.concat([family, id, rotating]), "buffer").subarray(0, sizes.tag);
 }

@@ -22,14 +22,10 @@ const replaced = names(replacedTokens);
 const batch = names(rotationBatches);
 const { tokenSettings } = names(clients);
 
-/** Batches that one statement removes. Their rows are small, and each statement first goes past those that stay. */
+/** Batches that one statement removes: their rows are small. */
 const batchLimit = 20_000;
 
-/**
- * Minutes for which a batch is kept after its tokens. It may become visible some seconds after its time, if its
- * statement waits for a lock or the clock is set back, so that the pass through the tokens took one of its tokens for
- * one whose batch is not there. The next pass then finds both.
- */
+/** Minutes for which a batch is kept after its tokens: it may become visible some seconds after its time. */
 const keptMinutes = 10;
 
 interface Options {
@@ -77,8 +73,7 @@ const step = selection({
 const seenAt = sql`(select ${batch.seenAt} from ${rotationBatches} where ${batch.id} = ${replaced.batchId})`;
 
 /**
- * Goes through all replaced tokens once, by their keys and a bounded number at a time. Each is looked at once, so that
- * many take as long as so many times few.
+ * Goes through all replaced tokens once, by their keys and a bounded number at a time.
  * @returns the moment before which no batch was seen that has a token; undefined if `stopping` was aborted
  */
 async function removeTokens(db: Executor, { stopping, cleaned }: Options): Promise<string | undefined> {
@@ -116,8 +111,7 @@ async function removeTokens(db: Executor, { stopping, cleaned }: Options): Promi
 }
 
 /**
- * Removes the batches that were seen long enough before a moment. It does not look at the tokens: comparing the two
- * tables takes longer than a statement may, once there are millions of tokens.
+ * Removes the batches that were seen long enough before a moment. It does not look at the tokens: there are millions.
  */
 function removeBatches(db: Executor, unneeded: string, { stopping, cleaned }: Options): Promise<boolean> {
   const removable = sql`

@@ -157,7 +157,6 @@ function rotateStatement(lockWait: SQL) {
         ${id} uuid, ${kept.replacedHash} bytea, ${refreshHash} bytea, ${kept.sealedPair} bytea,
         refresh_seconds int, access_seconds int)
     ), free as (
-      -- Each by its key: the planner cannot know how few they are, and a plan for many would read whole tables.
       select free_id from requested cross join lateral (
         select ${authorization.id} as free_id from ${authorizations} a
         where ${authorization.id} = requested.${id} for no key update ${lockWait}) as locked

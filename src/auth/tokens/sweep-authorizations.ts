@@ -22,14 +22,11 @@ const ending = names(identityEndings, "e");
 const earlier = names(identityEndings, "earlier");
 const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
 
-// Authorizations are looked for by index, client by client and ending by ending, and never joined: of how many have
-// ended and are not marked yet, which are nearly always none, PostgreSQL knows nothing, and a join reads all there are.
-
 /** Whether the authorization in the row `a` ended with the ending in the row `e`, or an earlier one. */
 const endedWithIdentity = sql`${authorization.identityId} = ${ending.identityId}
   and ${authorization.identityGeneration} < ${ending.generation} and ${authorization.revokedAt} is null`;
 
-/** Null if no authorization is left that ended with the ending in the row `e`. The limit keeps it from being joined. */
+/** Null if no authorization is left that ended with the ending in the row `e`. */
 const leftToMark = sql`(select ${authorization.id} from ${authorizations} a where ${endedWithIdentity} limit 1)`;
 
 /** @param from the authorizations `a` and what they ended with @param when, @param why expressions on it */
@@ -62,7 +59,7 @@ const sweepIdentities = markAndRecord(
   sql`${ending.reason}`,
 );
 
-/** No client of generation 0 has lost any. The order is that of the index, so that nothing else can be chosen. */
+/** No client of generation 0 has lost any. */
 const sweepClients = markAndRecord(
   sql`from ${clients} c cross join lateral (
       select ${authorization.id} from ${authorizations} a
@@ -103,10 +100,7 @@ export async function sweepAuthorizations(
   await inBatches(db, finishSweeps, { stopping });
 }
 
-/**
- * Makes the disabling of a client final, after a while in which it was not listed; once, as no authorization is of the
- * new generation. The highest one is the last entry of the index.
- */
+/** Makes the disabling of a client final, after a while in which it was not listed; once. */
 export const endDisabledClients: SQL = (() => {
   const set = names(clients);
   return sql`

@@ -41,7 +41,7 @@ export function createIntrospectionEndpoint(
         // The response must have `active` only.
         return active ? { sub: textOf(sub), clientId: textOf(client_id) } : undefined;
       } catch (error) {
-        // It may have moved. It is not looked for again at each of many calls that fail.
+        // It may have moved.
         if (performance.now() - foundAt > keepMs) endpoint = undefined;
         throw unavailable("The identity provider", error);
       }

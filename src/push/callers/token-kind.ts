@@ -11,14 +11,11 @@ export function kindOfType(type: string | undefined): "access" | "any" | undefin
   return type === undefined || type === "jwt" ? "any" : undefined;
 }
 
-/**
- * Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11) and of logout and other event tokens (RFC 8417).
- */
+/** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11) and of event tokens (RFC 8417). */
 const otherClaims = ["at_hash", "c_hash", "s_hash", "events"];
 
 /**
- * The claim of a token that is bound to a key of its sender (RFC 9449 section 6, RFC 8705 section 3), who must prove to
- * have the key. Push cannot check such a proof, and without it anybody who stole the token could use it.
+ * The claim of a token that is bound to a key of its sender (RFC 9449 section 6, RFC 8705 section 3): not checked here.
  */
 const senderConstraint = "cnf";
 

@@ -10,10 +10,7 @@ import { removeDevices } from "./remove-devices.ts";
 const device = names(devices);
 const report = names(deadReports);
 
-/**
- * Seconds by which the clock of push's database may be ahead of that of the auth service. A device that was renewed so
- * shortly after the deletion may be the deleted user's, so it is removed; its app registers it again.
- */
+/** Seconds by which the clock of push's database may be ahead of that of the auth service. */
 const clockSeconds = 60;
 
 /**

@@ -15,12 +15,9 @@ const confirmedReasons: ReadonlySet<RemovalReason> = new Set(["USER", "AUTHORIZA
 
 /**
  * Removes devices and writes an event for each, in one statement. Once it resolves, the removal is confirmed by the
- * standbys that commits wait for; for some reasons also if the devices had been removed before. They are found by the
- * hashes of their tokens, which change once at most (`KeptToken`) and are in one index only. Their ids are in others
- * too, after another column.
- * @param chosen query that returns their hashes as `chosen_hash`. It must lock the rows in the order of ids: then a
- *   device that is renewed or changes its user at the same time is checked again as it is afterwards, and concurrent
- *   removals of the same devices wait for each other instead of deadlocking
+ * standbys that commits wait for; for some reasons also if the devices had been removed before.
+ * @param chosen query that returns the hashes of their tokens as `chosen_hash`. It must lock the rows in the order of
+ *   ids: then a device that is renewed at the same time is checked again, and concurrent removals do not deadlock
  * @returns how many were removed
  */
 export async function removeDevices(db: Database, chosen: SQL, reason: RemovalReason): Promise<number> {

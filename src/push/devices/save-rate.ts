@@ -42,10 +42,7 @@ function tooMany(waitMs: number): ServiceError {
   return new ServiceError(ErrorKinds.tooManyRequests, detail, { retryAfterSeconds: seconds });
 }
 
-/**
- * The limit of one process, which counts exactly; behind a load balancer a user has the sum of the limits. The limit
- * bounds the load by one user. To be exact over all processes, it would need a write to the database for each call.
- */
+/** The limit of one process, which counts exactly; behind a load balancer a user has the sum of the limits. */
 export function saveRateOfProcess(perMinute: number, clock: Clock): SaveRate {
   const intervalMs = minuteMs / perMinute;
   const fullAt = new LRUCache<string, number>({ max: maxUsers });

@@ -185,8 +185,7 @@ function errorOf(response: ProviderResponse): FcmError {
 
 /**
  * A message without token and data. A repeat replaces the first message by Android's tag, the web's tag and APNs'
- * collapse id, not by FCM's `collapse_key`, which FCM throttles. The image is named once, for all platforms. Each byte
- * is the text's, so Apple's default of `apns-priority` is not stated, and the web's tag has no hyphens.
+ * collapse id; FCM's `collapse_key` is throttled. Nothing is longer than it must be, as each byte is the text's.
  */
 function messageOf(content: NotificationContent, ttl: number): string {
   const { notificationId, title, message, imageUrl, expiresAt } = content;

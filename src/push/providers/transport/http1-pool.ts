@@ -34,9 +34,7 @@ interface Http1PoolOptions {
 }
 
 export class Http1Pool {
-  /**
-   * The target of every request. The path is passed separately: in a URL, a path such as `//host` would name a host.
-   */
+  /** The target of every request, without the path: in a URL, one such as `//host` would name a host. */
   readonly #origin: ReturnType<typeof urlToHttpOptions>;
   readonly #timeoutMs: number;
   readonly #agent: HttpAgent;
