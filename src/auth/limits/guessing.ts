@@ -9,7 +9,6 @@ import { ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
 import type { Identity } from "../identities/identity.ts";
 import type { WorkLimit } from "../work-limit.ts";
 import type { AttemptCounters, AttemptRule, Counter, FullCounter } from "./attempt-counters.ts";
-import { Failures } from "./failures.ts";
 
 /** What is guessed. */
 export const guessKinds = ["password", "code"] as const;
@@ -116,7 +115,6 @@ const nobody = "";
 
 export function createGuessing(dependencies: Dependencies): Guessing {
   const { rules, counters, hasActiveAuthorization, observer } = dependencies;
-  const failuresOfClients = new Failures(counters);
 
   function counterOf(kind: GuessKind, { name, identity }: Account): Counter {
     if (identity) return ofIdentity(kind, identity);
@@ -168,7 +166,6 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     if (!attempt) return undefined;
     let result: T | undefined;
     try {
-      if (ofClient) await failuresOfClients.settle(ofClient);
       result = await judge();
     } catch (error) {
       if (!(error instanceof UnknownVerdict)) await settle([attempt.withdraw()]);
@@ -178,7 +175,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
       const isLocked = attempt.count >= rules[kind].failures;
       // Not waited for: only what somebody has is written down, so its time would tell that it exists.
       void settle([observer.failed(kind, clientId, account, isLocked)]);
-      if (ofClient) await failuresOfClients.count(ofClient);
+      if (ofClient) await counters.count(ofClient);
     }
     return { result };
   }
