@@ -3,7 +3,6 @@ import type { components, operations } from "../../gen/openapi/auth.ts";
 import { invalidInput } from "../platform/base/errors.ts";
 import { type Binding, type BoundContract, bindContract } from "../platform/openapi/bind.ts";
 import { matchesEntityTag } from "../platform/openapi/entity-tag.ts";
-
 import {
   type BodySecurityHandler,
   type Call,
@@ -12,7 +11,6 @@ import {
   type SecurityHandler,
   type Stated,
 } from "../platform/openapi/handlers.ts";
-
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { type Caller, requireIntrospection } from "./clients/client.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";

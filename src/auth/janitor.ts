@@ -1,7 +1,6 @@
 /**
- * Removes rows that are needed no more, a bounded number in each statement. The database's clock decides, so a
- * process whose clock is ahead removes nothing early. Any number of processes may run the janitor at the same time,
- * because every step is idempotent.
+ * Removes rows that are needed no more, a bounded number in each statement, by the database's clock. Any number of
+ * processes may run the janitor at the same time.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type JanitorStep, type RoundOptions, runRound, startRounds } from "../platform/base/janitor.ts";
@@ -58,8 +57,7 @@ const attempt = names(attempts);
 // Selected, so that it is one moment for all rows, and an index can be used.
 const now = sql`(select clock_timestamp())`;
 const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
-// Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
-// deadlock.
+// Rows that another transaction has locked are left for the next round: to wait for them could end in a deadlock.
 const batch = sql`${limit} for update skip locked`;
 
 /**

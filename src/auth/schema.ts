@@ -95,9 +95,8 @@ export const identities = auth.table(
 );
 
 /**
- * Moments at which all authorizations of an identity ended: it was deleted, or its password changed. One row ends
- * any number of them: those whose `identityGeneration` is lower. A row is kept until each of them has been marked
- * as revoked, and a day more; it outlives its identity, so that a new one with the same id inherits nothing.
+ * Moments at which all authorizations of an identity ended: those whose `identityGeneration` is lower. A row is kept
+ * until each of them has been marked as revoked, and a day more; it outlives its identity.
  */
 export const identityEndings = auth.table(
   "identity_endings",
@@ -164,10 +163,7 @@ export const authorizations = auth.table(
   ],
 );
 
-/**
- * The refresh token that each authorization has replaced last, with the pair that replaced it, for a retry. Kept while
- * the grace window is open, and at most until the next rotation.
- */
+/** The refresh token that each authorization has replaced last, with the pair that replaced it, for a retry. */
 export const replacedTokens = auth.table("replaced_tokens", {
   authorizationId: uuid("authorization_id").primaryKey(),
   /** SHA-256 of the part that changes with each rotation. */
@@ -185,10 +181,7 @@ export const rotationBatches = auth.table("rotation_batches", {
   seenAt: instant("seen_at").notNull(),
 });
 
-/**
- * The pulse of the database: when it last could be used, and for how long in all it could not. One row. See
- * running-time.ts.
- */
+/** When the database last could be used, and for how long in all it could not (running-time.ts). One row. */
 export const databasePulse = auth.table(
   "database_pulse",
   {
@@ -208,8 +201,7 @@ export const databasePulse = auth.table(
 
 /**
  * Access tokens that were revoked individually. Kept until they would have expired, and a day more, and while their
- * authorization has its row, until whose end the janitor puts expires_at off: a clock that is wrong for a while makes
- * none of them active again.
+ * authorization has its row, until whose end the janitor puts expires_at off.
  */
 export const revokedAccessTokens = auth.table(
   "revoked_access_tokens",

@@ -4,6 +4,7 @@ import type { Loop } from "../platform/base/loop.ts";
 import type { Cache } from "../platform/cache/cache.ts";
 import type { CacheSettings } from "../platform/cache/cache-settings.ts";
 import { openCache } from "../platform/cache/open-cache.ts";
+import { confirmFound } from "../platform/database/confirm.ts";
 import type { Database, OpenDatabase, Reads } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
@@ -44,7 +45,7 @@ import { outbox, readLeases, relayLeases } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
-import { type Confirmed, createConfirmed } from "./tokens/confirmed.ts";
+import type { Confirmed } from "./tokens/confirmed.ts";
 import { CurrentTokens } from "./tokens/current-tokens.ts";
 import { createHasActiveAuthorization } from "./tokens/has-active-authorization.ts";
 import { createIntrospect } from "./tokens/introspect.ts";
@@ -116,7 +117,10 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const followsClock = !isEmbedded && !dependencies.clock?.isSimulated;
   const verified = new VerifiedSecrets();
   const standbys = createReadStandbys(database, logger);
-  const confirmed = createConfirmed(database.confirm, knownToStandbys(database, standbys, isEmbedded));
+  const confirmed: Confirmed = {
+    untilStandbysKnow: knownToStandbys(database, standbys, isEmbedded),
+    confirmFound: (act, isFound) => confirmFound(database.confirm, act, isFound),
+  };
   const authorizations = createAuthorizationRepository(reads, standbys);
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const identities = confirmedIdentities(createIdentities(db, clock), confirmed);
@@ -241,7 +245,7 @@ interface Parts {
   readonly cache: Cache | undefined;
   readonly accessTokens: ReturnType<typeof createAccessTokens>;
   readonly authorizations: ReturnType<typeof createAuthorizationRepository>;
-  readonly confirmed: ReturnType<typeof createConfirmed>;
+  readonly confirmed: Confirmed;
   readonly identities: ReturnType<typeof confirmedIdentities>;
   readonly guessing: ReturnType<typeof createGuessing>;
 }

@@ -110,9 +110,8 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     const candidates = await candidatesOf(pairs, method);
     const known = candidates.find(({ secretHash, secret }) => verified.isVerified(secretHash, secret));
     if (known) return known;
-    // Where the secret of a hash is known, any other one is wrong, and costs no argon2. The rest are hashes that
-    // another process has stored. There is no limit on guessing: it could not tell the client from somebody who
-    // guesses, and would lock the client out. A secret is protected by its length.
+    // Where the secret of a hash is known, any other one is wrong, and costs no argon2. There is no limit on guessing,
+    // which would lock the client out: a secret is protected by its length.
     for (const candidate of candidates) {
       const { secretHash, secret } = candidate;
       if (verified.isKnown(secretHash)) continue;

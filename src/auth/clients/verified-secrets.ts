@@ -2,9 +2,8 @@ import { hash as digest, randomBytes, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";
 
 /**
- * A cache of secrets that argon2 has verified, so that not every request takes the time of argon2. It holds
- * digests under a random key of this process. An entry is valid for one stored hash only, so changing a secret
- * invalidates it.
+ * A cache of secrets that argon2 has verified, as digests under a random key of this process. An entry is valid for one
+ * stored hash only.
  */
 export class VerifiedSecrets {
   readonly #key = randomBytes(32).toString("base64url");

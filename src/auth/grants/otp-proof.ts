@@ -45,9 +45,8 @@ function provenPhone({ phone_number, phone, sub }: JWTPayload): string | undefin
 }
 
 /**
- * When a proof ends that is valid now, in seconds since 1970; undefined if it is not. Its age counts from `iat`. Where
- * there is none nobody knows the age, and what is limited is the time that is left until `exp`. The skew is for clocks
- * that run ahead.
+ * When a proof ends that is valid now, in seconds since 1970; undefined if it is not. Its age counts from `iat`;
+ * without it, what is limited is the time that is left until `exp`.
  */
 function endOf({ exp, iat }: JWTPayload, now: number, maxSeconds: number): number | undefined {
   if (!isTimeOrAbsent(exp) || !isTimeOrAbsent(iat)) return undefined;
@@ -61,10 +60,7 @@ function isTimeOrAbsent(claim: unknown): claim is number | undefined {
   return claim === undefined || isNumericDate(claim);
 }
 
-/**
- * What identifies a proof. Without a jti that is what was signed, and not the whole token: of one ECDSA signature
- * anybody can make another that is valid too.
- */
+/** What identifies a proof. Without a jti that is what was signed: of an ECDSA signature others can be made. */
 function hashOf(issuer: string, jti: string | undefined, token: string): Buffer {
   const signed = token.slice(0, token.lastIndexOf("."));
   return createHash("sha256")

@@ -3,7 +3,6 @@
  * and only while that has what was guessed; and for its client, which bounds guessing one password at many accounts.
  * Neither depends on anything else that the caller can vary, such as X-Forwarded-For.
  */
-
 import { overloaded } from "../../platform/base/admission.ts";
 import { ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
 import type { Identity } from "../identities/identity.ts";

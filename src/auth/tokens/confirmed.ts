@@ -1,6 +1,4 @@
 /** What a caller learns of tokens and identities, so that neither a failover nor a standby takes it back. */
-import { confirmFound } from "../../platform/database/confirm.ts";
-import type { Confirm } from "../../platform/database/database.ts";
 
 export interface Confirmed {
   /**
@@ -15,14 +13,4 @@ export interface Confirmed {
    * @param isFound whether the outcome rests on a commit of another request
    */
   confirmFound<T>(act: () => Promise<T>, isFound: (outcome: PromiseSettledResult<T>) => boolean): Promise<T>;
-}
-
-export function createConfirmed(
-  confirm: Confirm,
-  untilStandbysKnow: Confirmed["untilStandbysKnow"],
-): Confirmed {
-  return {
-    untilStandbysKnow,
-    confirmFound: (act, isFound) => confirmFound(confirm, act, isFound),
-  };
 }

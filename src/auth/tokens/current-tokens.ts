@@ -1,7 +1,6 @@
 /**
  * The refresh tokens that this process stored last, by their hashes. Whoever presents one of them is spared the
- * look-up: whom the authorization is of never changes, and whether it is still active and the token still current is
- * decided by the statement that rotates, as ever. A token that is not here is looked up.
+ * look-up; whether it may be exchanged is decided by the statement that rotates, as ever.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";

@@ -119,8 +119,7 @@ export function createRotations(db: Executor, unstamped: (error: unknown) => voi
   });
 
   return {
-    // The shared statement skips locked rows, and its failure is ignored, so that one request does not suffer from
-    // another. What it has not rotated is tried again in a statement of its own.
+    // What the shared statement has not rotated, as it skips locked rows, is tried again in a statement of its own.
     async rotate(replacement) {
       const nextHash = hashPart(replacement.next.rotating).toString("hex");
       const rotation = { ...replacement, nextHash };

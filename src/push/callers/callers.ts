@@ -56,7 +56,6 @@ interface Dependencies {
 /** The credentials of RFC 6750 section 2.1, with one space; the scheme is case-insensitive (RFC 9110 section 11.1). */
 const bearer = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
 
-/** The callers, with the methods of the process that has them. */
 interface CallersOfProcess extends Callers {
   /** Connects to the introspection service, if there is one. A refusal of our key is logged. */
   prepare(): Promise<void>;
