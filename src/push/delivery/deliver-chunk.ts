@@ -33,8 +33,8 @@ const giveBackRetryMs = 1_000;
 /** Delivers the chunks of one provider. */
 export class ChunkDelivery {
   readonly #deps: Dependencies;
-  /** The chunks that are being sent, by whether they are retries. */
-  readonly #open = new Map<Promise<void>, boolean>();
+  /** The chunks that are being sent. */
+  readonly #open = new Map<Promise<void>, TakenChunk>();
 
   constructor(dependencies: Dependencies) {
     this.#deps = dependencies;
@@ -48,11 +48,14 @@ export class ChunkDelivery {
   async work(stopping: AbortSignal): Promise<boolean> {
     const { taker, states, rules } = this.#deps;
     if (this.#open.size >= rules.maxOpenChunks) await Promise.race(this.#open.keys());
-    const retries = this.#open.values().reduce((count, isRetry) => count + (isRetry ? 1 : 0), 0);
-    const chunks = await taker.take(this.#room(rules), {
-      chunks: rules.maxOpenChunks - this.#open.size,
-      retries: Math.ceil(rules.maxOpenChunks * rules.retryShare) - retries,
-    });
+    const open = [...this.#open.values()];
+    const most = {
+      chunks: rules.maxOpenChunks - open.length,
+      retries:
+        Math.ceil(rules.maxOpenChunks * rules.retryShare) - open.filter(({ isRetry }) => isRetry).length,
+    };
+    const held = open.map(({ id }) => id);
+    const chunks = await taker.take(this.#room(rules), most, held);
     if (chunks.length === 0 && states.state(wholeProvider) === "working") return false;
     await states.load();
     const offers: Promise<void>[] = [];
@@ -89,7 +92,7 @@ export class ChunkDelivery {
       this.#open.delete(open);
       offered.resolve();
     });
-    this.#open.set(open, chunk.isRetry);
+    this.#open.set(open, chunk);
     return offered.promise;
   }
 

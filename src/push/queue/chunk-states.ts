@@ -11,7 +11,7 @@
  * | -               | WAITING | devices that are tried again later                    | store-results.ts                  |
  * | -               | DEAD    | devices that are given up                             | store-results.ts                  |
  * | TAKEN           | WAITING | its sending has thrown                                | give-back.ts                      |
- * | TAKEN           | READY   | its process has died or stops                         | give-back.ts                      |
+ * | TAKEN           | READY   | its process has died, stops, or does not know of it   | give-back.ts                      |
  * | TAKEN           | DEAD    | either, {@link maxTakes} times in a row               | give-back.ts                      |
  * | WAITING         | READY   | it is due                                             | waiting-chunks.ts                 |
  * | READY, TAKEN    | PARKED  | somebody meets it, and its notification is paused     | notifications/follow-chunks.ts    |

@@ -1,6 +1,7 @@
 /** Chunks that their holder cannot settle: it has failed, has stopped or has died. */
-import { and, eq, type SQL, sql } from "drizzle-orm";
+import { and, eq, notInArray, type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
+import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks } from "../schema.ts";
 import { maxTakes } from "./chunk-states.ts";
 
@@ -27,6 +28,22 @@ export async function handOver(tx: Database, which: SQL): Promise<number> {
     .where(which)
     .returning({ id: chunk.id });
   return handed.length;
+}
+
+/**
+ * Gives back what a living process has taken without knowing: the response to the take was lost. It was not sent.
+ * @param held the ids of the provider's chunks that the process is sending
+ */
+export async function giveBackUnknown(
+  db: Database,
+  { processId, provider, held }: { processId: string; provider: ProviderName; held: readonly number[] },
+): Promise<void> {
+  await db
+    .update(chunk)
+    .set({ state: "READY", processId: null, takes: sql`${chunk.takes} - 1` })
+    .where(
+      and(eq(chunk.processId, processId), eq(chunk.provider, provider), notInArray(chunk.id, [...held])),
+    );
 }
 
 /**

@@ -28,6 +28,7 @@ import {
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications, providerStates } from "../schema.ts";
 import { testTurn, turnsOfRange } from "./chunk-states.ts";
+import { giveBackUnknown } from "./give-back.ts";
 import type { Processes } from "./processes.ts";
 import { isPausedAt, isWholeProvider } from "./provider-rows.ts";
 
@@ -225,6 +226,7 @@ export class ChunkTaker {
   readonly #processes: Processes;
   readonly #provider: ProviderName;
   #from = atStart();
+  /** When it began at the start last, and gave back what it did not know of. */
   #startedAt = performance.now();
   #takes = 0;
   /** Devices of a chunk, as they were lately. */
@@ -239,18 +241,18 @@ export class ChunkTaker {
   /** Begins at the start with the next take: a chunk can be taken again that was planned some time ago. */
   beginAnew(): void {
     this.#from = atStart();
-    this.#startedAt = performance.now();
   }
 
   /**
    * Takes chunks; none if the provider is paused.
    * @param messages how many messages there is room for: the last of the chunks may exceed it
    * @param most the most chunks, and how many of them may be such whose devices were tried before
+   * @param held the ids of the chunks that this process is sending
    */
-  async take(messages: number, most: MostChunks): Promise<TakenChunk[]> {
-    if (performance.now() - this.#startedAt > fromStartMs) this.beginAnew();
-    this.#takes += 1;
+  async take(messages: number, most: MostChunks, held: readonly number[]): Promise<TakenChunk[]> {
     const process = await this.#processes.id();
+    if (performance.now() - this.#startedAt > fromStartMs) await this.#startAnew(process, held);
+    this.#takes += 1;
     const wanted = Math.ceil(messages / this.#usualSize);
     const chunks = Math.max(1, Math.min(mostChunks, most.chunks, wanted));
     const options = { provider: this.#provider, process, messages, chunks };
@@ -264,10 +266,18 @@ export class ChunkTaker {
       for (const chunk of chunksFound) this.#goOn(chunk);
       return chunksFound;
     } catch (err) {
+      // Chunks may have been taken although the response was lost.
+      this.#startedAt = Number.NEGATIVE_INFINITY;
       // The row of this process is gone.
       if (sqlState(err) === "23503") this.#processes.forget();
       throw err;
     }
+  }
+
+  async #startAnew(processId: string, held: readonly number[]): Promise<void> {
+    await giveBackUnknown(this.#db, { processId, provider: this.#provider, held });
+    this.beginAnew();
+    this.#startedAt = performance.now();
   }
 
   #inTurn(options: TakeOptions, retries: number): SQL {

@@ -187,7 +187,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
       const planned = await test.plan({ devices });
       const { db } = test;
       const processes = new Processes({ db, leases: db, logger: test.log.logger, released: () => undefined });
-      const [chunk] = await new ChunkTaker(db, processes, "fcm").take(devices, { chunks: 1, retries: 1 });
+      const [chunk] = await new ChunkTaker(db, processes, "fcm").take(devices, { chunks: 1, retries: 1 }, []);
       if (!chunk) throw new Error("it was not taken");
       return { planned, chunk };
     }
