@@ -161,7 +161,8 @@ describe("a column that is renamed in its schema", () => {
     const uses = usesOf(key);
     expect(uses.length).toBeGreaterThan(2);
     const named = errors.filter(({ message }) => message.includes(`'${key}'`)).map(({ file }) => file);
-    expect([...new Set(named)].filter((file) => file !== schema).sort()).toEqual(uses.sort());
+    // The query builder's uses break as well.
+    expect(uses.filter((file) => file !== schema && !named.includes(file))).toEqual([]);
   });
 
   test("breaks nothing else", () => {

@@ -142,8 +142,8 @@ CREATE TABLE "push"."provider_responses" (
 	"id" bigserial PRIMARY KEY NOT NULL,
 	"provider" text NOT NULL,
 	"responded_at" timestamp (3) with time zone NOT NULL,
-	"users" integer NOT NULL,
-	"dead_users" integer NOT NULL,
+	"user_count" integer NOT NULL,
+	"dead_user_count" integer NOT NULL,
 	"alive_hashes" integer[] DEFAULT '{}' NOT NULL,
 	"dead_hashes" integer[] DEFAULT '{}' NOT NULL
 );

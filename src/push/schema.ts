@@ -368,9 +368,9 @@ export const providerResponses = push.table(
     provider: text("provider").notNull(),
     at: instant("responded_at").notNull(),
     /** Users whose devices were accepted or reported dead. */
-    users: integer("users").notNull(),
+    userCount: integer("user_count").notNull(),
     /** Users of whom no device was accepted. */
-    deadUsers: integer("dead_users").notNull(),
+    deadUserCount: integer("dead_user_count").notNull(),
     /** Hashes of the ids of the users with an accepted device; `dead_hashes` has those of the users without one. */
     aliveHashes: integer("alive_hashes").array().notNull().default([]),
     deadHashes: integer("dead_hashes").array().notNull().default([]),

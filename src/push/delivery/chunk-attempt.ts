@@ -56,7 +56,7 @@ interface Stored {
 }
 
 /** The end of an attempt. */
-export interface Ended {
+interface Ended {
   /** The chunks whose devices were given up. */
   readonly dead: readonly WrittenChunk[];
   /** Whether the chunk was sent to its end, and not stopped. */

@@ -36,7 +36,7 @@ const insertResponses = prepared(
       where ${report.deviceId} = any(${parameter.sent}::bigint[]) and ${report.provider} = ${parameter.provider}
         and ${report.state} = 'WAITING'
     )
-    insert into ${providerResponses} (${response.provider}, ${response.at}, ${response.users}, ${response.deadUsers},
+    insert into ${providerResponses} (${response.provider}, ${response.at}, ${response.userCount}, ${response.deadUserCount},
       ${response.aliveHashes}, ${response.deadHashes})
     values (${parameter.provider}, now(), ${parameter.users}::int, ${parameter.deadUsers}::int,
       ${parameter.aliveHashes}::int[], ${parameter.deadHashes}::int[])`,

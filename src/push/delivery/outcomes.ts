@@ -1,7 +1,13 @@
 /** Outcomes of a chunk's messages, gathered until they are stored together. */
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { Outcome } from "../providers/provider.ts";
-import type { DeliveryDevice } from "./tally.ts";
+import type { TakenDevice } from "../queue/take-chunks.ts";
+
+/** A device that can be sent to. */
+export interface DeliveryDevice extends TakenDevice {
+  /** The service of the provider that the token's messages go to. */
+  readonly service: string;
+}
 
 /** Different reasons that are counted one by one; further ones are counted together. */
 const maxReasons = 20;

@@ -97,7 +97,7 @@ function judgeUsers(
     sql`
       with newest as (
         select * from (
-          select *, sum(${response.users}) over (order by ${response.id} desc) - ${response.users} as newer_users
+          select *, sum(${response.userCount}) over (order by ${response.id} desc) - ${response.userCount} as newer_users
           from (
             select * from ${providerResponses}
             where ${response.provider} = ${provider} and ${response.at} > now() - ${memory}
@@ -110,7 +110,7 @@ function judgeUsers(
         from newest cross join lateral (
           select unnest(${response.aliveHashes}), false union all select unnest(${response.deadHashes}), true
         ) as responses (hashed_user, is_dead)
-        where (select sum(${response.deadUsers}) * 100 > max(${response.users}) * ${maxDeadPercent}::int from newest)
+        where (select sum(${response.deadUserCount}) * 100 > max(${response.userCount}) * ${maxDeadPercent}::int from newest)
         order by hashed_user, ${response.id} desc
       )
       select ${judged} from (

@@ -14,10 +14,11 @@ import type { DeliveryRules } from "./delivery-rules.ts";
 import { Flow } from "./flow.ts";
 import type { InFlightBudget } from "./in-flight-budget.ts";
 import { messageId } from "./message-id.ts";
+import type { DeliveryDevice } from "./outcomes.ts";
 import type { ProviderRateLimiter, Reservation } from "./rate-limiter.ts";
 import type { SendabilityCheck, StopReason } from "./sendability-check.ts";
 import type { ServiceStates } from "./service-states.ts";
-import { type DeliveryDevice, Tally } from "./tally.ts";
+import { Tally } from "./tally.ts";
 
 /** A chunk that is being sent. */
 export interface Sending {

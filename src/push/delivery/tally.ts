@@ -2,15 +2,8 @@
  * The messages of a chunk while it is sent: which devices are left, and why, and the outcomes that are to be stored.
  */
 import type { Outcome } from "../providers/provider.ts";
-import type { TakenDevice } from "../queue/take-chunks.ts";
-import { Outcomes } from "./outcomes.ts";
+import { type DeliveryDevice, Outcomes } from "./outcomes.ts";
 import type { ServiceStates } from "./service-states.ts";
-
-/** A device that can be sent to. */
-export interface DeliveryDevice extends TakenDevice {
-  /** The service of the provider that the token's messages go to. */
-  readonly service: string;
-}
 
 /** A device without a final outcome. */
 interface OpenDevice {

@@ -24,8 +24,8 @@ export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[
   const { id, tokenHash, renewedAt } = names(devices);
   const chosen = sql`
     select ${tokenHash} as chosen_hash from ${devices}
-    join unnest(${ids}::bigint[], ${moments}::float8[]) as report (dead_id, as_of) on ${id} = dead_id
-    where ${epochMs(renewedAt)} < as_of
+    join unnest(${ids}::bigint[], ${moments}::float8[]) as report (dead_id, dead_since) on ${id} = dead_id
+    where ${epochMs(renewedAt)} < dead_since
     order by ${id} for update of ${sql.identifier(getTableName(devices))}`;
   return removeDevices(tx, chosen, "DEAD");
 }

@@ -87,26 +87,38 @@ const parameters = [
 ] as const;
 
 /** The columns of a {@link Part}, as JSON has them. */
-const part = sql`(state text, devices bigint[], "waitMs" float8, awaits text, "isRetry" boolean, retries int, reason text,
-  "startsAnew" boolean)`;
-const dueAt = sql`case part.state when 'WAITING' then now() + make_interval(secs => part."waitMs" / 1000) end`;
+const pieceColumns = sql`(next_state text, devices bigint[], wait_ms float8, wait_for text, tried boolean, try_count int,
+  why text, anew boolean)`;
+const dueAt = sql`case piece.next_state when 'WAITING' then now() + make_interval(secs => piece.wait_ms / 1000) end`;
+
+/** A part, as the statement reads it. */
+const pieceOf = (part: Part) => ({
+  next_state: part.state,
+  devices: part.devices,
+  wait_ms: part.waitMs,
+  wait_for: part.awaits,
+  tried: part.isRetry,
+  try_count: part.retries,
+  why: part.reason,
+  anew: part.startsAnew,
+});
 
 /** SQL text, since one statement writes the chunk and makes chunks of its parts. */
 const store = prepared(
   parameters,
   ({ id, attempt, write, sent, failed, dropped, failures, kept, others, moved }) => sql`
-    with stored as (
+    with written as (
       update ${deliveryChunks} c
-      set ${chunk.stored} = ${write}::int, ${chunk.state} = part.state, ${chunk.dueAt} = ${dueAt},
-        ${chunk.awaits} = part.awaits, ${chunk.processId} = case part.state when 'TAKEN' then ${c.processId} end,
-        ${chunk.takes} = case part.state when 'TAKEN' then ${c.takes} else 0 end, ${chunk.deviceIds} = part.devices,
+      set ${chunk.stored} = ${write}::int, ${chunk.state} = piece.next_state, ${chunk.dueAt} = ${dueAt},
+        ${chunk.awaits} = piece.wait_for, ${chunk.processId} = case piece.next_state when 'TAKEN' then ${c.processId} end,
+        ${chunk.takes} = case piece.next_state when 'TAKEN' then ${c.takes} else 0 end, ${chunk.deviceIds} = piece.devices,
         ${chunk.planned} = ${c.planned} - ${moved}::int, ${chunk.sent} = ${c.sent} + ${sent}::int,
         ${chunk.failed} = ${c.failed} + ${failed}::int, ${chunk.dropped} = ${c.dropped} + ${dropped}::int,
-        ${chunk.failures} = ${failures}::jsonb, ${chunk.isRetry} = ${c.isRetry} or part."isRetry",
-        ${chunk.retries} = part.retries, ${chunk.reason} = part.reason,
-        ${chunk.firstAttemptAt} = case when not part."startsAnew" then ${c.firstAttemptAt} end,
+        ${chunk.failures} = ${failures}::jsonb, ${chunk.isRetry} = ${c.isRetry} or piece.tried,
+        ${chunk.retries} = piece.try_count, ${chunk.reason} = piece.why,
+        ${chunk.firstAttemptAt} = case when not piece.anew then ${c.firstAttemptAt} end,
         ${chunk.updatedAt} = now()
-      from jsonb_to_record(${kept}::jsonb) as part ${part}
+      from jsonb_to_record(${kept}::jsonb) as piece ${pieceColumns}
       where ${c.id} = ${id}::bigint and ${c.attempt} = ${attempt}::uuid and ${c.state} = 'TAKEN'
         and ${c.stored} = ${write}::int - 1
       returning c.*
@@ -115,14 +127,14 @@ const store = prepared(
       insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.turn},
         ${chunk.state}, ${chunk.dueAt}, ${chunk.awaits}, ${chunk.isRetry}, ${chunk.deviceIds}, ${chunk.planned},
         ${chunk.retries}, ${chunk.firstAttemptAt}, ${chunk.reason})
-      select ${s.notificationId}, ${s.provider}, ${s.utcOffset}, ${s.turn}, part.state, ${dueAt}, part.awaits,
-        ${s.isRetry} or part."isRetry", part.devices, cardinality(part.devices), part.retries,
-        case when not part."startsAnew" then ${b.firstAttemptAt} end, part.reason
-      from stored s join ${deliveryChunks} b on ${b.id} = ${s.id}
-        cross join jsonb_to_recordset(${others}::jsonb) as part ${part}
+      select ${s.notificationId}, ${s.provider}, ${s.utcOffset}, ${s.turn}, piece.next_state, ${dueAt}, piece.wait_for,
+        ${s.isRetry} or piece.tried, piece.devices, cardinality(piece.devices), piece.try_count,
+        case when not piece.anew then ${b.firstAttemptAt} end, piece.why
+      from written s join ${deliveryChunks} b on ${b.id} = ${s.id}
+        cross join jsonb_to_recordset(${others}::jsonb) as piece ${pieceColumns}
       returning *
     )
-    select ${result} from (select ${written} from stored union all select ${written} from made) as chunk`,
+    select ${result} from (select ${written} from written union all select ${written} from made) as chunk`,
 );
 
 /**
@@ -141,8 +153,8 @@ export async function storeResults(
     store({
       ...{ id, attempt, write, sent, failed, dropped },
       failures: JSON.stringify(failures),
-      kept: JSON.stringify(kept),
-      others: JSON.stringify(others),
+      kept: JSON.stringify(pieceOf(kept)),
+      others: JSON.stringify(others.map(pieceOf)),
       moved: others.reduce((sum, { devices }) => sum + devices.length, 0),
     }),
   );

@@ -47,7 +47,7 @@ export interface TakenChunk extends RowOf<typeof takenFields> {
   readonly share: number;
 }
 
-export type ChunkNotification = RowOf<typeof notificationFields>;
+type ChunkNotification = RowOf<typeof notificationFields>;
 
 /** A chunk that is to be sent. */
 export interface SendableChunk extends TakenChunk {
@@ -145,7 +145,7 @@ const isPaused = (provider: unknown) => sql`exists (
   select from ${providerStates} p where ${isWholeProvider(p, provider)} and ${isPausedAt(p.pausedUntil, sql`now()`)})`;
 const isReady = (provider: unknown) => sql`${chunk.provider} = ${provider} and ${chunk.state} = 'READY'`;
 /** A candidate: its devices that are left are counted without reading their ids. */
-const candidate = sql`${chunk.id},
+const candidate = sql`${chunk.id} as chosen_id,
   ${chunk.planned} - ${chunk.sent} - ${chunk.failed} - ${chunk.dropped} as size`;
 const lock = sql`for update skip locked`;
 
@@ -162,7 +162,8 @@ const takeFirst = (
 ) => sql`
   with candidates as materialized (${candidates}),
   chosen as (
-    select id from (select id, sum(size) over (rows unbounded preceding) - size as before from candidates) as counted
+    select chosen_id
+    from (select chosen_id, sum(size) over (rows unbounded preceding) - size as before from candidates) as counted
     where before < ${messages}::int
   ),
   taken as (
@@ -170,7 +171,7 @@ const takeFirst = (
     set ${chunk.state} = 'TAKEN', ${chunk.processId} = ${process}::uuid, ${chunk.attempt} = gen_random_uuid(),
       ${chunk.stored} = 0, ${chunk.takes} = ${chunk.takes} + 1,
       ${chunk.firstAttemptAt} = coalesce(${chunk.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
-    where ${chunk.id} = any(array(select id from chosen))
+    where ${chunk.id} = any(array(select chosen_id from chosen))
     returning *
   )
   select ${taken}, ${rest}, to_jsonb(told) as notification
@@ -197,12 +198,12 @@ const takeInTurn = prepared(
     takeFirst(
       sql`
         select candidate.* from unnest(${retries}::boolean[], ${turns}::bigint[], ${ids}::bigint[], ${lasts}::bigint[],
-            ${limits}::int[]) as part (is_retried, after_turn, after_id, last_turn, most)
+            ${limits}::int[]) as kind (is_retried, from_turn, from_id, last_turn, most)
           cross join lateral (
             select ${candidate} from ${deliveryChunks}
             where ${isReady(provider)} and ${chunk.isRetry} = is_retried
-              and (${chunk.turn}, ${chunk.id}) > (after_turn, after_id) and ${chunk.turn} <= last_turn
-            order by ${chunk.turn}, ${chunk.id} limit part.most ${lock}
+              and (${chunk.turn}, ${chunk.id}) > (from_turn, from_id) and ${chunk.turn} <= last_turn
+            order by ${chunk.turn}, ${chunk.id} limit kind.most ${lock}
           ) as candidate
         where not ${isPaused(provider)}
         limit ${chunks}::int`,

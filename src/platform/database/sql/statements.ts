@@ -37,7 +37,7 @@ export type RowOf<F extends Fields> = { -readonly [Name in keyof F]: ReadBy<F[Na
  * The columns that a statement selects or returns. Interpolated, it is the list `expression as "name", ...`; it
  * reads a row with these names, or a JSON object that was made of such a row.
  */
-export class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>> {
+class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>> {
   readonly #fields: readonly (readonly [string, Field<unknown>])[];
 
   constructor(fields: F) {
