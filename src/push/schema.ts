@@ -259,7 +259,7 @@ export const deliveryChunks = push.table(
     index("delivery_chunks_ready")
       .on(table.provider, table.isRetry, table.turn, table.id)
       .where(sql`${table.state} = 'READY'`),
-    // One take in four is of the oldest chunk, whatever its turn.
+    // One message in four is of the oldest chunks, whatever their turn.
     index("delivery_chunks_oldest")
       .on(table.provider, table.id)
       .where(sql`${table.state} = 'READY' and not ${table.isRetry}`),

@@ -97,6 +97,12 @@ export async function isReachable(check: () => Promise<boolean>): Promise<boolea
   }
 }
 
+/**
+ * Begins a statement that PostgreSQL plans each time that it runs. The plan of another one is kept while its tables
+ * grow, and one that was made while a table was small reads all of it.
+ */
+export const plannedEachTime = "/* planned each time */ ";
+
 /** A list of values as one array parameter; each value is quoted, and a text may be any. */
 export function arrayLiteral(values: readonly (string | number)[]): string {
   return `{${values.map((value) => `"${escaped(String(value))}"`).join(",")}}`;

@@ -11,7 +11,7 @@
  */
 import { and, eq, type InferSelectModel, max, sql } from "drizzle-orm";
 import type { TraceContext } from "../../platform/base/tracing.ts";
-import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database, plannedEachTime } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { number } from "../../platform/database/sql/readers.ts";
 import { computed, epochMs, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
@@ -58,7 +58,7 @@ const taken = selection({
  */
 const takeFirst = prepared(
   ["classes", "froms"],
-  ({ classes, froms }) => sql`
+  ({ classes, froms }) => sql`${sql.raw(plannedEachTime)}
     with next as materialized (
       select due.* from unnest(${classes}::int[], ${froms}::timestamptz[]) as class_part (range_class, from_time)
       cross join lateral (

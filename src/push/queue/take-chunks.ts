@@ -6,7 +6,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { sqlState } from "../../platform/base/database-errors.ts";
 import type { TraceContext } from "../../platform/base/tracing.ts";
-import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database, plannedEachTime } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import {
   boolean,
@@ -67,7 +67,10 @@ const mostChunks = 32;
 const slack = 500;
 /** Milliseconds after which a taker looks from the start. */
 const fromStartMs = 10_000;
-/** One take in so many begins with the oldest chunk, whatever its turn: many small sends do not halt a large one. */
+/**
+ * One message in so many is of the oldest chunks, whatever their turn: many small sends do not halt a large one, and it
+ * does not halt them.
+ */
 const oldestEvery = 4;
 
 /**
@@ -159,7 +162,7 @@ const lock = sql`for update skip locked`;
 const takeFirst = (
   candidates: unknown,
   { provider, messages, process }: Record<"provider" | "messages" | "process", unknown>,
-) => sql`
+) => sql`${sql.raw(plannedEachTime)}
   with candidates as materialized (${candidates}),
   chosen as (
     select chosen_id
@@ -229,9 +232,8 @@ export class ChunkTaker {
   #from = atStart();
   /** When it began at the start last, and gave back what it did not know of. */
   #startedAt = performance.now();
-  #takes = 0;
-  /** Devices of a chunk, as they were lately. */
-  #usualSize = 1;
+  /** Messages to be taken in turn before the oldest chunk's turn comes. */
+  #untilOldest = 1;
 
   constructor(db: Database, processes: Processes, provider: ProviderName) {
     this.#db = db;
@@ -253,18 +255,20 @@ export class ChunkTaker {
   async take(messages: number, most: MostChunks, held: readonly number[]): Promise<TakenChunk[]> {
     const process = await this.#processes.id();
     if (performance.now() - this.#startedAt > fromStartMs) await this.#startAnew(process, held);
-    this.#takes += 1;
-    const wanted = Math.ceil(messages / this.#usualSize);
-    const chunks = Math.max(1, Math.min(mostChunks, most.chunks, wanted));
+    const chunks = Math.max(1, Math.min(mostChunks, most.chunks));
     const options = { provider: this.#provider, process, messages, chunks };
-    const isOldestFirst = this.#takes % oldestEvery === 0;
     const asOf = performance.now();
     try {
-      const oldest = isOldestFirst ? takeOldest({ ...options, after: this.#from.oldestId }) : undefined;
+      const isOldest = this.#untilOldest <= 0;
+      const oldest = isOldest ? takeOldest({ ...options, after: this.#from.oldestId }) : undefined;
       const first = oldest ? await rawRows(this.#db, oldest) : [];
+      if (isOldest) this.#untilOldest = 1;
       const found = first.length > 0 ? first : await rawRows(this.#db, this.#inTurn(options, most.retries));
       const chunksFound = found.map((row) => readChunk(row, asOf));
-      for (const chunk of chunksFound) this.#goOn(chunk);
+      for (const chunk of chunksFound) {
+        this.#untilOldest += first.length > 0 ? chunk.left * (oldestEvery - 1) : -chunk.left;
+        this.#goOn(chunk);
+      }
       return chunksFound;
     } catch (err) {
       // Chunks may have been taken although the response was lost.
@@ -301,8 +305,7 @@ export class ChunkTaker {
   }
 
   /** The next take begins a little before the chunk. */
-  #goOn({ id, turn, isRetry, left }: TakenChunk): void {
-    this.#usualSize = Math.max(1, (3 * this.#usualSize + left) / 4);
+  #goOn({ id, turn, isRetry }: TakenChunk): void {
     const from = this.#from;
     const earlier = turn - 2 * turnsOfRange;
     if (isRetry) {

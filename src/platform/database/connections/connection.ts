@@ -8,6 +8,7 @@ import { drizzle } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import { Deadlines } from "../../base/deadlines.ts";
 import { codeOf } from "../../base/error-code.ts";
+import { plannedEachTime } from "../database.ts";
 import type { Address } from "../settings.ts";
 import { type BackendKey, requestCancel } from "./cancel.ts";
 import type { ReplicationState } from "./replication-state.ts";
@@ -180,7 +181,8 @@ export class Connection {
           end(value);
         };
       };
-      const query = this.#client.unsafe(text, parameters, { prepare: !isScript && this.#options.prepare });
+      const isKept = !isScript && !text.startsWith(plannedEachTime);
+      const query = this.#client.unsafe(text, parameters, { prepare: isKept && this.#options.prepare });
       const fail = (error: unknown) => {
         reject(error);
         if (this.#options.isDoubtful?.(error))
