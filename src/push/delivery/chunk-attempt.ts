@@ -164,15 +164,18 @@ export class ChunkAttempt {
       const isWhole = results.kept.state !== "TAKEN" && notification.isOneChunk;
       if (isWhole) await completion.lock(tx, notificationId);
       const chunks = await storeResults(tx, this.#chunk, results);
-      if (chunks === undefined && before.stored) return before.stored;
-      if (isWhole && chunks?.every(isOver)) await completion.inTransaction(tx, notificationId);
+      if (chunks === undefined) {
+        if (before.stored) return before.stored;
+        throw new ChunkLostError(`chunk ${this.#chunk.id} is gone`);
+      }
+      if (isWhole && chunks.every(isOver)) await completion.inTransaction(tx, notificationId);
       // Last, since all workers of a provider meet in its row if the removals are stopped.
       let removals: Removals = { isHeld: false, stoppedAt: undefined };
-      if (chunks && this.#isProviderBelieved) {
+      if (this.#isProviderBelieved) {
         await recordResponses(tx, provider, outcomes);
         if (outcomes.dead.length > 0) removals = await recordDead(tx, provider, outcomes.dead, limits);
       }
-      before.stored = { chunks: chunks ?? [], removals };
+      before.stored = { chunks, removals };
       return before.stored;
     });
   }

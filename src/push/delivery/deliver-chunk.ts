@@ -35,6 +35,8 @@ export class ChunkDelivery {
   readonly #deps: Dependencies;
   /** The chunks that are being sent. */
   readonly #open = new Map<Promise<void>, TakenChunk>();
+  /** Resolves when a chunk has ended. */
+  #room = Promise.withResolvers<void>();
 
   constructor(dependencies: Dependencies) {
     this.#deps = dependencies;
@@ -47,25 +49,19 @@ export class ChunkDelivery {
    */
   async work(stopping: AbortSignal): Promise<boolean> {
     const { taker, states, rules } = this.#deps;
-    if (this.#open.size >= rules.maxOpenChunks) await Promise.race(this.#open.keys());
+    if (this.#open.size >= rules.maxOpenChunks) await this.#room.promise;
     const open = [...this.#open.values()];
+    // While the provider is probed, chunks are sent one after the other.
+    const isWorking = states.state(wholeProvider) === "working";
     const most = {
-      chunks: rules.maxOpenChunks - open.length,
+      chunks: isWorking ? rules.maxOpenChunks - open.length : 1,
       retries:
         Math.ceil(rules.maxOpenChunks * rules.retryShare) - open.filter(({ isRetry }) => isRetry).length,
     };
     const held = open.map(({ id }) => id);
-    const chunks = await taker.take(this.#room(rules), most, held);
-    if (chunks.length === 0 && states.state(wholeProvider) === "working") return false;
-    await states.load();
-    const offers: Promise<void>[] = [];
-    for (const chunk of chunks) {
-      const offered = this.#begin(chunk, stopping);
-      // While the provider is probed, chunks are sent one after the other.
-      if (states.state(wholeProvider) !== "working") await offered;
-      offers.push(offered);
-    }
-    await Promise.all(offers);
+    const chunks = await taker.take(this.#messages(rules), most, held);
+    if (chunks.length > 0 || !isWorking) await states.load();
+    await Promise.all(chunks.map((chunk) => this.#begin(chunk, stopping)));
     return chunks.length > 0;
   }
 
@@ -75,7 +71,7 @@ export class ChunkDelivery {
   }
 
   /** For how many messages chunks are taken: at most half of those that may be in flight wait for their room. */
-  #room({ sliceMs }: DeliveryRules): number {
+  #messages({ sliceMs }: DeliveryRules): number {
     const { provider, budget, maxPerSecond } = this.#deps;
     const room = Math.max(budget.free, provider.maxInFlight / 2);
     const perSlice = maxPerSecond > 0 ? (maxPerSecond * sliceMs) / 1000 : room;
@@ -90,6 +86,8 @@ export class ChunkDelivery {
     );
     const open = delivery.finally(() => {
       this.#open.delete(open);
+      this.#room.resolve();
+      this.#room = Promise.withResolvers();
       offered.resolve();
     });
     this.#open.set(open, chunk);

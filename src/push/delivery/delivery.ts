@@ -71,7 +71,7 @@ export function startDelivery(dependencies: Dependencies): Loop {
   const limits = { ...rules, maxDeadPercent, removalDelaySeconds };
   const metrics = createDeliveryMetrics(dependencies.metrics, [...providers.keys()]);
   const check = new SendabilityCheck(reads, rules.checkIntervalMs);
-  const released = () => wakeUps.wake("returned", "chunks");
+  const released = () => wakeUps.wake("chunks");
   const processes = new Processes({ db, leases, logger, released });
   const common = { db, check, rules, random, logger, metrics, limits, completion, setAside, imageBaseUrl };
   const loops = [...providers.values()].map((provider) => {
@@ -87,7 +87,6 @@ export function startDelivery(dependencies: Dependencies): Loop {
       ...common,
       ...{ provider, budget, rateLimiter, states, report, taker, maxPerSecond },
     });
-    const forget = wakeUps.add("returned", () => taker.beginAnew());
     const worker = startWorker({
       ...{ wakeUps, kind: "chunks" as const, idleMs },
       work: (stopping) => delivery.work(stopping),
@@ -96,7 +95,6 @@ export function startDelivery(dependencies: Dependencies): Loop {
     });
     return {
       async stop() {
-        forget();
         await worker.stop();
         await delivery.idle();
       },

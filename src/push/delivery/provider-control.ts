@@ -97,7 +97,7 @@ export function createProviderControl({
     resume: (name, origin) =>
       changed(name, async () => {
         await endPauses(db, name, origin);
-        wakeUps.wake("returned", "chunks");
+        wakeUps.wake("chunks");
       }),
     decideRemovals: (name, decision) => changed(name, () => decideRemovals(db, name, decision)),
   };

@@ -31,6 +31,8 @@ interface Service {
   readonly breaker: Breaker;
   /** Resolves when its decisions are stored; undefined: nothing is being stored. */
   storing: Promise<void> | undefined;
+  /** When its state was last stored, by `performance.now()`: what was read before that is out of date. */
+  storedAt: number;
 }
 
 export class ServiceStates {
@@ -90,6 +92,7 @@ export class ServiceStates {
         ? this.#pause(service, breaker, verdict)
         : this.#storeResponse(service, verdict);
     const storing = Promise.all([known.storing, store]).then(() => {
+      known.storedAt = performance.now();
       if (known.storing === storing) known.storing = undefined;
     });
     known.storing = storing;
@@ -101,6 +104,7 @@ export class ServiceStates {
     const { pauses, provider } = this.#deps;
     // It is not stored which of several services has responded.
     const isWhole = provider.serviceOf === undefined;
+    const asOf = performance.now();
     const [shared, agoMs] = await Promise.all([
       pauses.load(),
       isWhole ? pauses.lastResponseAgoMs() : undefined,
@@ -108,8 +112,9 @@ export class ServiceStates {
     const now = performance.now();
     if (agoMs !== undefined) this.#of(wholeProvider).breaker.respondedToOthers(now - agoMs);
     const others = [...this.#services.keys()].filter((service) => !shared.has(service));
-    for (const [service, state] of shared) this.#adopt(service, state, now);
-    for (const service of others) this.#adopt(service, { cause: undefined, pausedMs: 0, since: "" }, now);
+    for (const [service, state] of shared) this.#adopt(service, state, now, asOf);
+    for (const service of others)
+      this.#adopt(service, { cause: undefined, pausedMs: 0, since: "" }, now, asOf);
     this.#showPauses();
   }
 
@@ -156,16 +161,16 @@ export class ServiceStates {
   #of(service: string): Service {
     let known = this.#services.get(service);
     if (known === undefined) {
-      known = { breaker: new Breaker(this.#deps.rules), storing: undefined };
+      known = { breaker: new Breaker(this.#deps.rules), storing: undefined, storedAt: 0 };
       this.#services.set(service, known);
     }
     return known;
   }
 
-  /** Adopts a stored state, unless this process has a newer one that is not stored yet. */
-  #adopt(service: string, state: SharedState, now: number): void {
-    const { breaker, storing } = this.#of(service);
-    if (storing === undefined) breaker.adopt(state, now);
+  /** Adopts a stored state, unless this process has a newer one, which may not be stored yet. @param asOf when it was read */
+  #adopt(service: string, state: SharedState, now: number, asOf: number): void {
+    const { breaker, storing, storedAt } = this.#of(service);
+    if (storing === undefined && storedAt < asOf) breaker.adopt(state, now);
   }
 
   async #pause(service: string, breaker: Breaker, failure: Failure): Promise<void> {

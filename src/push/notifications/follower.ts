@@ -66,7 +66,7 @@ export function createFollower(dependencies: Dependencies): Follower {
       });
     }
     const isMore = await replayStep(db, clock);
-    wakeUps.wake("ranges", "returned", "chunks");
+    wakeUps.wake("ranges", "chunks");
     return isMore || followed.size > 0;
   }
 
@@ -117,8 +117,13 @@ async function leftOver(db: Database): Promise<string[]> {
   return found.map(({ id }) => id);
 }
 
-/** Makes ranges due that were taken before the database's clock was set back. */
+/** Makes ranges and chunks due that were written before the database's clock was set back. */
 async function correctDueTimes(db: Database): Promise<void> {
+  const isWritten = gt(deliveryChunks.updatedAt, sql`now() + interval '1 minute'`);
+  await db
+    .update(deliveryChunks)
+    .set({ dueAt: sql`now()`, updatedAt: sql`now()` })
+    .where(and(sql`${deliveryChunks.state} = 'WAITING'`, isWritten));
   const late = gt(planRanges.dueAt, sql`now() + make_interval(secs => ${2 * retryAfterSeconds})`);
   await db
     .update(planRanges)

@@ -1,5 +1,6 @@
 /** The workers of a process that plan. */
 import type { Clock } from "../../platform/base/clock.ts";
+import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import type { Loop } from "../../platform/base/loop.ts";
 import { startWorker, type WakeUps } from "../../platform/base/worker.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -42,8 +43,8 @@ export function startPlanners({ logger, ...dependencies }: Dependencies): readon
       await inQueueSpan("plan", `${notificationId}/${after}`, taken.trace, () => plan(taken.range));
     } catch (err) {
       logger.error({ err, notificationId, retryAfterSeconds }, "A notification could not be planned yet");
-      // While the database is away it is not put off, and so is planned soon after the end of the outage.
-      await putOffRange(db, taken.range).catch(() => undefined);
+      // What was only in the way of others, or met an outage, is soon worth another try.
+      if (!isDatabaseUnavailable(err)) await putOffRange(db, taken.range).catch(() => undefined);
     }
     return true;
   }

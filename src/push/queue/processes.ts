@@ -49,6 +49,7 @@ export class Processes {
   readonly #deps: Dependencies;
   #own: string | undefined;
   #joining: Promise<string> | undefined;
+  #releasing: Promise<void> | undefined;
   #others = new Map<string, Read>();
   #readAt = Number.NEGATIVE_INFINITY;
 
@@ -73,8 +74,8 @@ export class Processes {
   }
 
   /** Takes note that the row is gone: others have taken this process for dead. The next {@link id} is another one. */
-  forget(): void {
-    this.#own = undefined;
+  forget(id: string): void {
+    if (this.#own === id) this.#own = undefined;
   }
 
   /** Begins to beat, and to look for processes that have died. */
@@ -99,7 +100,7 @@ export class Processes {
     const id = await this.id();
     const begun = performance.now();
     const found = await rows(this.#deps.leases, beating, raiseBeat({ id }));
-    if (found.every((row) => row.id !== id)) this.forget();
+    if (found.every((row) => row.id !== id)) this.forget(id);
     // Nothing is known of the time in which this process, or the database, stood still.
     if (begun - this.#readAt > longestGapMs) this.#others.clear();
     const now = performance.now();
@@ -112,8 +113,18 @@ export class Processes {
         return [id, last?.beat === beat ? last : { beat, since: now }];
       }),
     );
-    for (const [id, { beat, since }] of this.#others) {
-      if (begun - since >= deadAfterMs) await this.#release(id, beat);
+    const dead = [...this.#others].filter(([, { since }]) => begun - since >= deadAfterMs);
+    // Beside the beats, as it waits behind other statements.
+    this.#releasing ??= this.#releaseAll(dead).finally(() => {
+      this.#releasing = undefined;
+    });
+  }
+
+  async #releaseAll(dead: readonly (readonly [string, Read])[]): Promise<void> {
+    for (const [id, { beat }] of dead) {
+      await this.#release(id, beat).catch((err: unknown) =>
+        this.#deps.logger.warn({ err }, "The chunks of a process that has died could not be released yet"),
+      );
     }
   }
 

@@ -111,7 +111,7 @@ const store = prepared(
       update ${deliveryChunks} c
       set ${chunk.stored} = ${write}::int, ${chunk.state} = piece.next_state, ${chunk.dueAt} = ${dueAt},
         ${chunk.awaits} = piece.wait_for, ${chunk.processId} = case piece.next_state when 'TAKEN' then ${c.processId} end,
-        ${chunk.takes} = case piece.next_state when 'TAKEN' then ${c.takes} else 0 end, ${chunk.deviceIds} = piece.devices,
+        ${chunk.takes} = 0, ${chunk.deviceIds} = piece.devices,
         ${chunk.planned} = ${c.planned} - ${moved}::int, ${chunk.sent} = ${c.sent} + ${sent}::int,
         ${chunk.failed} = ${c.failed} + ${failed}::int, ${chunk.dropped} = ${c.dropped} + ${dropped}::int,
         ${chunk.failures} = ${failures}::jsonb, ${chunk.isRetry} = ${c.isRetry} or piece.tried,

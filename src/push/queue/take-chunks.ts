@@ -65,8 +65,10 @@ export type TakenDevice = RowOf<typeof deviceFields>;
 const mostChunks = 32;
 /** Ids before the one that was taken last at which a taker looks again: their transactions may have ended later. */
 const slack = 500;
-/** Milliseconds after which a taker looks from the start. */
+/** Milliseconds after which a taker looks from the start, also where that is slow. */
 const fromStartMs = 10_000;
+/** Milliseconds of a slow take. */
+const slowMs = 20;
 /**
  * One message in so many is of the oldest chunks, whatever their turn: many small sends do not halt a large one, and it
  * does not halt them.
@@ -75,9 +77,10 @@ const oldestEvery = 4;
 
 /**
  * Where a taker begins to look. While some transaction is open for long, the entries of what was taken stay in the
- * indexes, and a take that began at the start would read all of them.
+ * indexes, and a take from the start reads all of them: once that is slow, takes begin a little before the last one.
  */
 const atStart = () => ({ firstId: 0, turn: 1, retriedTurn: testTurn, oldestId: 0 });
+type Start = ReturnType<typeof atStart>;
 
 const chunk = names(deliveryChunks);
 const c = names(deliveryChunks, "c");
@@ -229,21 +232,19 @@ export class ChunkTaker {
   readonly #db: Database;
   readonly #processes: Processes;
   readonly #provider: ProviderName;
-  #from = atStart();
-  /** When it began at the start last, and gave back what it did not know of. */
+  /** A little before what was taken last. */
+  readonly #last = atStart();
+  /** When it began at the start last with giving back what it did not know of. */
   #startedAt = performance.now();
-  /** Messages to be taken in turn before the oldest chunk's turn comes. */
+  /** Whether takes from the start are slow. */
+  #isSlow = false;
+  /** Messages to be taken in turn before the oldest chunks come. */
   #untilOldest = 1;
 
   constructor(db: Database, processes: Processes, provider: ProviderName) {
     this.#db = db;
     this.#processes = processes;
     this.#provider = provider;
-  }
-
-  /** Begins at the start with the next take: a chunk can be taken again that was planned some time ago. */
-  beginAnew(): void {
-    this.#from = atStart();
   }
 
   /**
@@ -254,68 +255,76 @@ export class ChunkTaker {
    */
   async take(messages: number, most: MostChunks, held: readonly number[]): Promise<TakenChunk[]> {
     const process = await this.#processes.id();
-    if (performance.now() - this.#startedAt > fromStartMs) await this.#startAnew(process, held);
+    const asOf = performance.now();
+    const isDue = asOf - this.#startedAt > fromStartMs;
+    if (isDue) await giveBackUnknown(this.#db, { processId: process, provider: this.#provider, held });
+    const isFromStart = isDue || !this.#isSlow;
+    const from = isFromStart ? atStart() : this.#last;
     const chunks = Math.max(1, Math.min(mostChunks, most.chunks));
     const options = { provider: this.#provider, process, messages, chunks };
-    const asOf = performance.now();
     try {
-      const isOldest = this.#untilOldest <= 0;
-      const oldest = isOldest ? takeOldest({ ...options, after: this.#from.oldestId }) : undefined;
-      const first = oldest ? await rawRows(this.#db, oldest) : [];
-      if (isOldest) this.#untilOldest = 1;
-      const found = first.length > 0 ? first : await rawRows(this.#db, this.#inTurn(options, most.retries));
-      const chunksFound = found.map((row) => readChunk(row, asOf));
-      for (const chunk of chunksFound) {
-        this.#untilOldest += first.length > 0 ? chunk.left * (oldestEvery - 1) : -chunk.left;
-        this.#goOn(chunk);
-      }
-      return chunksFound;
+      const found =
+        (await this.#takeOldest(options, from)) ??
+        (await this.#read(inTurn(options, from, most.retries), asOf, (chunk) => this.#goOn(chunk)));
+      if (isFromStart) this.#isSlow = performance.now() - asOf > slowMs;
+      if (isDue) this.#startedAt = asOf;
+      return found;
     } catch (err) {
       // Chunks may have been taken although the response was lost.
       this.#startedAt = Number.NEGATIVE_INFINITY;
       // The row of this process is gone.
-      if (sqlState(err) === "23503") this.#processes.forget();
+      if (sqlState(err) === "23503") this.#processes.forget(process);
       throw err;
     }
   }
 
-  async #startAnew(processId: string, held: readonly number[]): Promise<void> {
-    await giveBackUnknown(this.#db, { processId, provider: this.#provider, held });
-    this.beginAnew();
-    this.#startedAt = performance.now();
+  async #read(statement: SQL, asOf: number, taken: (chunk: TakenChunk) => void): Promise<TakenChunk[]> {
+    const found = (await rawRows(this.#db, statement)).map((row) => readChunk(row, asOf));
+    for (const chunk of found) taken(chunk);
+    return found;
   }
 
-  #inTurn(options: TakeOptions, retries: number): SQL {
-    const { firstId, turn, retriedTurn } = this.#from;
-    // Test runs, the first chunks of each notification, the others, and those that were tried before.
-    const parts = [
-      { isRetry: false, turn: testTurn, id: 0, last: testTurn },
-      { isRetry: false, turn: 0, id: firstId, last: 0 },
-      { isRetry: false, turn, id: 0, last: Number.MAX_SAFE_INTEGER },
-      { isRetry: true, turn: retriedTurn, id: 0, last: Number.MAX_SAFE_INTEGER, most: retries },
-    ];
-    return takeInTurn({
-      ...options,
-      retries: arrayLiteral(parts.map(({ isRetry }) => String(isRetry))),
-      turns: arrayLiteral(parts.map((part) => part.turn)),
-      ids: arrayLiteral(parts.map(({ id }) => id)),
-      lasts: arrayLiteral(parts.map(({ last }) => last)),
-      limits: arrayLiteral(parts.map(({ most = mostChunks }) => Math.max(0, most))),
-    });
+  /** Takes the oldest chunks, if it is their turn and there are any. */
+  async #takeOldest(options: TakeOptions, { oldestId }: Start): Promise<TakenChunk[] | undefined> {
+    if (this.#untilOldest > 0) return undefined;
+    this.#untilOldest = 1;
+    const found = await this.#read(
+      takeOldest({ ...options, after: oldestId }),
+      performance.now(),
+      (chunk) => {
+        this.#untilOldest += chunk.left * (oldestEvery - 1);
+        this.#last.oldestId = Math.max(this.#last.oldestId, chunk.id - slack);
+      },
+    );
+    return found.length > 0 ? found : undefined;
   }
 
-  /** The next take begins a little before the chunk. */
-  #goOn({ id, turn, isRetry }: TakenChunk): void {
-    const from = this.#from;
+  #goOn({ id, turn, isRetry, left }: TakenChunk): void {
+    const last = this.#last;
+    this.#untilOldest -= left;
     const earlier = turn - 2 * turnsOfRange;
-    if (isRetry) {
-      from.retriedTurn = Math.max(testTurn, earlier);
-      return;
-    }
-    from.oldestId = Math.max(from.oldestId, id - slack);
-    if (turn > 0) from.turn = Math.max(1, earlier);
-    else from.firstId = Math.max(from.firstId, id - slack);
+    if (isRetry) last.retriedTurn = Math.max(testTurn, earlier);
+    else if (turn > 0) last.turn = Math.max(1, earlier);
+    else if (turn === 0) last.firstId = Math.max(last.firstId, id - slack);
   }
+}
+
+function inTurn(options: TakeOptions, { firstId, turn, retriedTurn }: Start, retries: number): SQL {
+  // Test runs, the first chunks of each notification, the others, and those that were tried before.
+  const kinds = [
+    { isRetry: false, turn: testTurn, id: 0, last: testTurn },
+    { isRetry: false, turn: 0, id: firstId, last: 0 },
+    { isRetry: false, turn, id: 0, last: Number.MAX_SAFE_INTEGER },
+    { isRetry: true, turn: retriedTurn, id: 0, last: Number.MAX_SAFE_INTEGER, most: retries },
+  ];
+  return takeInTurn({
+    ...options,
+    retries: arrayLiteral(kinds.map(({ isRetry }) => String(isRetry))),
+    turns: arrayLiteral(kinds.map((kind) => kind.turn)),
+    ids: arrayLiteral(kinds.map(({ id }) => id)),
+    lasts: arrayLiteral(kinds.map(({ last }) => last)),
+    limits: arrayLiteral(kinds.map(({ most = mostChunks }) => Math.max(0, most))),
+  });
 }
 
 /** How many chunks may be taken. */

@@ -264,7 +264,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
       await db.execute(sql`
         update push.delivery_chunks set state = 'READY'
         where notification_id = ${planned.notificationId}::uuid and state = 'PARKED'`);
-      wakeUps.wake("returned", "chunks");
+      wakeUps.wake("chunks");
     },
     async clearState() {
       await db.execute(sql`delete from push.delivery_chunks where state in ('READY', 'WAITING', 'PARKED')`);
