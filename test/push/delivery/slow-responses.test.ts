@@ -135,6 +135,27 @@ describe.each(backends)("slow answers on %s", (backend) => {
     expect(provider.sent).toHaveLength(120);
   });
 
+  it("that never come keep their devices from no other take, and count once if they come after all", async () => {
+    const planned = await test.plan({ devices: 5 });
+    const [hung] = planned.tokens;
+    const provider = recordingProvider();
+    const never = Promise.withResolvers<Outcome>();
+    let tries = 0;
+    provider.answer = ({ token }) => {
+      if (token !== hung) return sent;
+      tries += 1;
+      if (tries === 1) return never.promise;
+      never.resolve(sent);
+      return sent;
+    };
+    test.startWorker({ providers: [provider], rules: { maxHeldMs: 400 } });
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 5, failed: 0, rest: 0, retries: 0 }]);
+    await test.stopWorkers();
+    expect(await test.chunks(planned)).toMatchObject([{ sent: 5 }]);
+    expect(provider.sent.map(({ token }) => token)).toEqual([...planned.tokens, hung]);
+    expect(new Set(provider.sent.map(({ messageId }) => messageId)).size).toBe(5);
+  });
+
   describe.each([
     ["chunks", { devices: 8, chunkSize: 1 }, { maxOpenChunks: 4 }, 3],
     ["messages", { devices: 40, chunkSize: 20 }, {}, 15],
