@@ -43,16 +43,18 @@ export class ProviderRateLimiter {
     this.#deps = dependencies;
   }
 
-  /** Whether messages have to be reserved. */
+  /** Whether there is a limit. */
   get isLimited(): boolean {
     return this.#deps.maxPerSecond > 0;
   }
 
   /**
-   * Reserves the next messages of all processes, at most as many as may be sent in `sliceMs`.
+   * Reserves the next messages of all processes, at most as many as may be sent in `sliceMs`; without a limit, all that
+   * are wanted, at once.
    * @param acceptedAt of the notification, in milliseconds since the epoch: its ramp begins there
    */
   async reserve(wanted: number, acceptedAt: number): Promise<Reservation> {
+    if (!this.isLimited) return { messages: wanted, startMs: 0, endMs: 0 };
     const { db, provider, maxPerSecond, rampSeconds, rules } = this.#deps;
     const ramp =
       rampSeconds === 0

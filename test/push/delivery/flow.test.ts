@@ -1,29 +1,66 @@
-/** Which of a chunk's messages begin, and when: as far as they are released, there is room, and their time has not gone. */
-import { describe, expect, test } from "vitest";
+/** Which of a chunk's messages begin, and when: at their times, as far as there is room and the chunk is checked. */
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { createMetrics } from "../../../src/platform/observability/metrics.ts";
+import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-metrics.ts";
+import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { Flow } from "../../../src/push/delivery/flow.ts";
 import { InFlightBudget } from "../../../src/push/delivery/in-flight-budget.ts";
+import { SelfTest } from "../../../src/push/delivery/self-test.ts";
+import type { Outcome } from "../../../src/push/providers/provider.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { recordingProvider } from "./delivery-fixture.ts";
 
-/** A flow of messages that are answered when the test says so. */
-function createFlow({ room = 100 } = {}) {
-  const budget = new InFlightBudget(room, 1);
-  const sent: number[] = [];
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["performance", "setTimeout", "clearTimeout"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** The flow of a chunk of 100 messages, which are answered when the test says so. */
+function createFlow({ room = 100, isRetry = false } = {}) {
+  const provider = recordingProvider(room);
   const answers: (() => void)[] = [];
-  const state = { mayBegin: true, isLate: false };
-  const flow = new Flow({
-    budget,
-    isRetry: false,
-    mayBegin: () => state.mayBegin,
-    isLate: () => state.isLate,
-    send(index) {
-      sent.push(index);
-      return new Promise((resolve) => answers.push(() => resolve({ kind: "sent" })));
+  provider.answer = () => new Promise<Outcome>((resolve) => answers.push(() => resolve({ kind: "sent" })));
+  const dependencies = {
+    provider,
+    budget: new InFlightBudget(room, 1),
+    states: {
+      admits: () => true,
+      report: () => undefined,
+      state: () => "working" as const,
+      selfTest: new SelfTest(provider),
     },
-    onException: (thrown) => {
-      throw thrown;
-    },
-    onOutcome: () => undefined,
-  });
-  return { flow, sent, state, answer: () => answers.shift()?.() };
+    rules: { ...deliveryRules, maxUncheckedMs: 1_000, sliceMs: 500, tickMs: 5 },
+    logger: captureLog().logger,
+    metrics: createDeliveryMetrics(createMetrics("gatepost", "1.2.3"), ["fcm"]),
+  };
+  const notification = {
+    ...{ id: "n", title: "Title", message: "Message", image: null, isOneChunk: true },
+    ...{ expiresAt: 0, acceptedAt: 0 },
+  };
+  const ids = Array.from({ length: 100 }, (_, id) => id);
+  const devices = ids.map((id) => ({ id, userId: `${id}`, token: `${id}`, renewedAt: 0, service: "" }));
+  const chunk = {
+    ...{ id: 1, attempt: "a", notificationId: "n", notification, devices, isRetry, turn: 0, left: 100 },
+    ...{ failures: {}, retries: 0, reason: null, ageMs: 0, share: 1, trace: undefined },
+    asOf: performance.now(),
+  };
+  const content = {
+    ...{ notificationId: "n", title: "Title", message: "Message", imageUrl: undefined, expiresAt: 0 },
+  };
+  const next = vi.fn();
+  const flow = new Flow(dependencies, chunk, content, devices, next);
+  /** Lets time pass. @returns how many messages have begun by then */
+  const begunAfter = (ms: number) => {
+    vi.advanceTimersByTime(ms);
+    return provider.sent.length;
+  };
+  const check = () => {
+    flow.confirm(performance.now());
+    return provider.sent.length;
+  };
+  return { flow, next, begunAfter, check, answer: () => answers.shift()?.() };
 }
 
 /** Whether it resolves without anything else. */
@@ -36,36 +73,87 @@ async function isOver(promise: Promise<void>): Promise<boolean> {
   return isOver;
 }
 
-describe("messages that were released", () => {
-  test("and could not begin before their time had gone are to be released anew, and do not begin together", async () => {
-    const { flow, sent, state } = createFlow();
-    expect(flow.release(3)).toBe(true);
-    state.mayBegin = false;
-    expect(flow.release(8)).toBe(true);
-    const started = flow.started();
-    expect(await isOver(started)).toBe(false);
-    Object.assign(state, { mayBegin: true, isLate: true });
-    flow.onRoom();
-    expect(await isOver(started)).toBe(true);
-    expect([sent, flow.begun, flow.hasReleased]).toEqual([[0, 1, 2], 3, false]);
-    expect(flow.release(9), "their time has still gone").toBe(false);
-    state.isLate = false;
-    expect(flow.release(5)).toBe(true);
-    expect(sent).toEqual([0, 1, 2, 3, 4]);
+/** Ten messages a second. */
+const tenSeconds = { messages: 100, startMs: 0, endMs: 10_000 };
+
+describe("messages that have a time", () => {
+  test("begin at it, and not before", async () => {
+    const { flow, begunAfter, check } = createFlow();
+    const begun = flow.begin({ messages: 20, startMs: 500, endMs: 2_500 });
+    expect([begunAfter(0), begunAfter(499), begunAfter(2), begunAfter(98), begunAfter(6)]).toEqual([
+      0, 0, 1, 1, 2,
+    ]);
+    for (let elapsed = 0; elapsed < 2_000; elapsed += 500) {
+      expect(await isOver(begun)).toBe(false);
+      begunAfter(500);
+      check();
+    }
+    expect([begunAfter(0), await isOver(begun)]).toEqual([20, true]);
   });
 
-  test("keep their time while there is no room, and begin one by one as there is", async () => {
-    const { flow, sent, state, answer } = createFlow({ room: 2 });
-    flow.release(4);
-    state.isLate = true;
-    flow.onRoom();
-    const started = flow.started();
-    expect(await isOver(started)).toBe(false);
+  test("wait for a check of their chunk, and begin with it", () => {
+    const { flow, begunAfter, check } = createFlow();
+    void flow.begin(tenSeconds);
+    expect([begunAfter(950), begunAfter(500)]).toEqual([10, 10]);
+    expect(check()).toBe(15);
+  });
+
+  test("lose it if no check came in time, all of them, and do not begin together", async () => {
+    const { flow, begunAfter, check } = createFlow();
+    const begun = flow.begin(tenSeconds);
+    expect(begunAfter(1_600)).toBe(10);
+    expect(await isOver(begun)).toBe(false);
+    expect([check(), await isOver(begun), flow.begun]).toEqual([10, true, 10]);
+    expect([check(), begunAfter(500)], "they have no time any more").toEqual([10, 10]);
+    void flow.begin(tenSeconds);
+    expect(begunAfter(0)).toBe(11);
+  });
+
+  test("keep it while there is no room, and begin one by one as there is", async () => {
+    const { flow, begunAfter, check, answer } = createFlow({ room: 2 });
+    const begun = flow.begin({ messages: 4, startMs: 0, endMs: 40 });
+    for (let elapsed = 0; elapsed < 3_000; elapsed += 500) {
+      begunAfter(500);
+      expect(check()).toBe(2);
+    }
     answer();
-    await new Promise(setImmediate);
-    expect([sent, await isOver(started)]).toEqual([[0, 1, 2], false]);
+    expect([await isOver(begun), begunAfter(0)]).toEqual([false, 3]);
     answer();
-    expect(await isOver(started)).toBe(true);
-    expect(sent).toEqual([0, 1, 2, 3]);
+    expect([await isOver(begun), begunAfter(0)]).toEqual([true, 4]);
+    const responded = flow.responded();
+    answer();
+    expect(await isOver(responded)).toBe(false);
+    answer();
+    expect(await isOver(responded)).toBe(true);
+  });
+
+  test("begin no more after a stop", async () => {
+    const { flow, begunAfter, check } = createFlow();
+    const begun = flow.begin(tenSeconds);
+    expect(begunAfter(250)).toBe(3);
+    flow.stop("ending");
+    flow.stop("lost");
+    expect([await isOver(begun), begunAfter(500), check(), flow.stopReason]).toEqual([true, 3, 3, "ending"]);
+  });
+});
+
+describe("the next chunk may be loaded", () => {
+  test("a little before the last message is due", () => {
+    const { flow, next, begunAfter, check } = createFlow({ room: 1_000 });
+    void flow.begin({ messages: 100, startMs: 0, endMs: 1_000 });
+    begunAfter(800);
+    expect(next).not.toHaveBeenCalled();
+    check();
+    begunAfter(150);
+    expect(next).toHaveBeenCalled();
+  });
+
+  test.each([
+    [true, "when those that were tried before wait for room"],
+    [false, "not when others do"],
+  ])("%s: %s", (isRetry) => {
+    const { flow, next } = createFlow({ room: 2, isRetry });
+    void flow.begin({ messages: 100, startMs: 0, endMs: 0 });
+    expect(next).toHaveBeenCalledTimes(isRetry ? 1 : 0);
   });
 });
