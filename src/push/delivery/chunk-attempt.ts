@@ -86,17 +86,10 @@ export class ChunkAttempt {
 
   /** Resolves when all results are stored. @throws ChunkLostError if another process has the chunk by now */
   async finish(): Promise<Ended> {
-    const { stop, ended } = this.#sending;
-    // A send that never returns keeps the chunk from nobody for longer.
-    const overdue = setTimeout(() => stop("overdue"), this.#deps.rules.maxHeldMs).unref();
-    try {
-      await this.#storeMeanwhile();
-      const reason = await ended;
-      if (reason === "lost") throw new ChunkLostError(`another process has chunk ${this.#chunk.id}`);
-      return { dead: await this.#settle(), isSentToEnd: reason === undefined };
-    } finally {
-      clearTimeout(overdue);
-    }
+    await this.#storeMeanwhile();
+    const reason = await this.#sending.ended;
+    if (reason === "lost") throw new ChunkLostError(`another process has chunk ${this.#chunk.id}`);
+    return { dead: await this.#settle(), isSentToEnd: reason === undefined };
   }
 
   /** Stores outcomes while other messages of the chunk have no response yet. */

@@ -57,7 +57,7 @@ export interface DeliveryRules {
   readonly rampFloor: number;
   /** Milliseconds of sending that one reservation covers: how soon a change of the rate takes effect. */
   readonly sliceMs: number;
-  /** Milliseconds between releases of a reservation's messages. */
+  /** Milliseconds, at least, between two looks at which of the reserved messages are due. */
   readonly tickMs: number;
 
   /** Users whose devices may always be reported dead within a day, whatever their share. */

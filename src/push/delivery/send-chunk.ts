@@ -17,7 +17,7 @@ import type { Tally } from "./tally.ts";
 export interface Sending {
   readonly tally: Tally;
   /**
-   * Resolves when nothing is in flight any more. Undefined: whatever could be sent was sent, and errors and paused
+   * Resolves when nothing is in flight any more, or after `maxHeldMs`. Undefined: whatever could be sent was sent, and errors and paused
    * services are why devices are left.
    */
   readonly ended: Promise<StopReason | undefined>;
@@ -49,14 +49,16 @@ export function startSending(
   devices: readonly DeliveryDevice[],
   { stopping, next }: SendOptions,
 ): Sending {
-  const { check, states, logger } = dependencies;
+  const { check, states, rules, logger } = dependencies;
   const { id, attempt } = chunk;
   const flow = new Flow(dependencies, chunk, content, devices, next);
+  const stop = (reason: StopReason) => flow.stop(reason);
   const overdue = Promise.withResolvers<StopReason>();
-  const stop = (reason: StopReason) => {
-    flow.stop(reason);
-    if (reason === "overdue") overdue.resolve(reason);
-  };
+  // A send that never returns keeps the chunk from nobody for longer.
+  const held = setTimeout(() => {
+    stop("overdue");
+    overdue.resolve("overdue");
+  }, rules.maxHeldMs).unref();
   const end = () => stop("ending");
   stopping.addEventListener("abort", end);
   const uncheck = check.add({ id, attempt, confirm: (asOf) => flow.confirm(asOf), stop });
@@ -77,6 +79,7 @@ export function startSending(
     tally: flow.tally,
     ended: Promise.race([run(), overdue.promise]).finally(() => {
       uncheck();
+      clearTimeout(held);
       stopping.removeEventListener("abort", end);
     }),
     takeUntried() {
