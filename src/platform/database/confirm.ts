@@ -1,7 +1,6 @@
 /**
- * A response may report only what the synchronous standbys have confirmed. A request's own commit waits for them; one
- * that finds another's work done, whose wait may have been cancelled, makes a commit of its own: once that is
- * confirmed, so is everything before it in the log (docs/operate/standbys.md).
+ * A response reports only what the synchronous standbys have confirmed. Who finds another's work done, whose wait may
+ * have been cancelled, makes a commit of its own, which confirms everything before it (docs/operate/standbys.md).
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Confirm, Executor } from "./database.ts";
@@ -10,25 +9,18 @@ import type { Confirm, Executor } from "./database.ts";
 const message = sql`pg_logical_emit_message(true, 'confirm', ''::text)`;
 
 /**
- * An expression for the outermost select list of a statement that has nothing to change if another request has made the
- * change before. Its commit waits for the standbys in either case.
- * @param isChanged whether the statement changes something
+ * For the outermost select list of a statement that may find its change made: its commit waits for the standbys anyway.
  */
 export const confirmUnless = (isChanged: SQL): SQL => sql`case when not ${isChanged} then ${message} end`;
 
-/**
- * Makes the commit of this transaction wait for the standbys, even if the transaction changes nothing. For a
- * transaction that has found its work done by another request.
- */
+/** Makes the commit of this transaction wait for the standbys, even if the transaction changes nothing. */
 export async function confirmCommit(tx: Executor): Promise<void> {
   await tx.execute(sql`select ${message}`);
 }
 
 /**
- * Acts, and if the outcome rests on what another request has committed, makes a confirmed commit and acts once more, as
- * that commit may be made at another primary. For an act that only reads, or was refused and rolled back.
- * @param isFound whether the outcome rests on another request's commit
- * @returns the outcome of the last act; rejects with its error
+ * Acts; if the outcome rests on another request's commit, confirms a commit and acts once more, as that may be made at
+ * another primary. For an act that only reads, or was refused and rolled back.
  * @throws the error of `confirm` if the standbys do not confirm the commit
  */
 export async function confirmFound<T>(
@@ -45,10 +37,7 @@ export async function confirmFound<T>(
   return outcome.value;
 }
 
-/**
- * Creates a function that makes a confirmed commit. Calls while a commit is running share the next one, or get the
- * error of the running one.
- */
+/** Makes confirmed commits. Calls while one is running share the next one, or get the error of the running one. */
 export function createConfirm(db: Executor): Confirm {
   let running: Promise<void> | undefined;
   let next: Promise<void> | undefined;

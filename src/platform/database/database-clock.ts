@@ -1,7 +1,4 @@
-/**
- * The time of the database, for what a process decides by itself: times in tokens that it signs and verifies. It is
- * what the database's clock said when it was measured, and the time that has passed since, by a clock that nobody sets.
- */
+/** The database's time, for what a process decides by itself: as measured, and what has passed since, monotonically. */
 import { performance } from "node:perf_hooks";
 import { sql } from "drizzle-orm";
 import type { Clock } from "../base/clock.ts";
@@ -26,7 +23,6 @@ const databaseTime = selection({
   ms: computed(number, epochMs(sql`clock_timestamp()`)),
 });
 
-/** A clock that follows the database's. */
 interface DatabaseClock extends Clock {
   /** Measures the database's time, in the middle of the round trip. */
   measure(): Promise<void>;
@@ -36,7 +32,6 @@ interface DatabaseClock extends Clock {
 
 interface Dependencies {
   readonly db: Pick<Database, "execute">;
-  /** The process's. */
   readonly clock: Clock;
   /** Called with an offset beyond five seconds, in milliseconds; negative if the process is ahead. */
   readonly report: (offsetMs: number) => void;
@@ -50,9 +45,7 @@ interface Measurement {
   readonly at: number;
 }
 
-/**
- * The process's clock until it has been measured; goes on from the last measurement if the database does not respond.
- */
+/** The process's clock until it has been measured; goes on from the last measurement while the database is away. */
 export function createDatabaseClock({ db, clock, report }: Dependencies): DatabaseClock {
   let last: Measurement | undefined;
 

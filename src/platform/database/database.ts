@@ -1,7 +1,4 @@
-/**
- * The database: embedded (PGlite) or PostgreSQL (postgres.js), behind one Drizzle type, so that every query
- * is written once. open.ts opens either.
- */
+/** The database, embedded (PGlite) or PostgreSQL, behind one Drizzle type. open.ts opens either. */
 import type { PgDatabase, PgQueryResultHKT } from "drizzle-orm/pg-core";
 import { withTimeout } from "../base/deadlines.ts";
 
@@ -15,13 +12,11 @@ export type Executor = Pick<Database, "execute">;
 export type Reads = Pick<Database, "select" | "execute">;
 
 /**
- * Makes a commit, and resolves once the synchronous standbys, if there are any, have confirmed it. So every commit that
- * was visible before the call is confirmed, too (confirm.ts).
- * @throws an error that means that the database is unavailable, if they do not confirm it
+ * Makes a commit that the synchronous standbys, if there are any, confirm, and with it every commit that was visible.
+ * @throws an error that means that the database is unavailable, if they do not
  */
 export type Confirm = () => Promise<void>;
 
-/** A standby that may be read from. */
 export interface StandbyHost {
   /** For messages: "host:port". */
   readonly address: string;
@@ -37,21 +32,14 @@ export interface StandbyConnections {
 }
 
 export interface OpenOptions {
-  /**
-   * Whether a transaction that would have to wait for a lock is rolled back and run again, as one of a few, so that
-   * others find a connection. For short transactions whose work changes nothing but the database.
-   */
+  /** Whether a transaction that would wait for a lock is rolled back and run again, as one of a few. */
   readonly rerunsWaiting?: boolean;
 }
 
-/** An open database. */
 export interface OpenDatabase {
   /** Runs everything. Each statement or transaction has a connection to itself, for which it may have to wait. */
   readonly db: Database;
-  /**
-   * Runs look-ups: short statements that only read. They have connections of their own, and never wait behind a
-   * statement that waits for a lock. One that takes longer than a second is ended.
-   */
+  /** Runs look-ups: short statements that only read, on connections of their own. They are ended after a second. */
   readonly reads: Reads;
   /** Runs the statements by which a process keeps a lease or shows that it lives: they wait behind no other work. */
   readonly leases: Executor;
@@ -61,23 +49,16 @@ export interface OpenDatabase {
   /** For messages: "embedded PostgreSQL in .data/database" or "PostgreSQL at host:port/name". */
   readonly description: string;
   /**
-   * Brings the service's schema up to date, as the migration user, and grants the ordinary user SELECT,
-   * INSERT, UPDATE and DELETE on it and nothing more. One process at a time; can be run again.
-   * @param report called with what takes long: an index that is built, and, every few seconds, another process that
-   * migrates
+   * Brings the schema up to date as the migration user, one process at a time, and grants the ordinary user its rows.
+   * @param report called with what takes long: an index that is built, another process that migrates
    * @throws MigrationBlockedError if another session has locked a table for a second: try again later
    * @throws ForeignHistoryError if an earlier version, whose migrations this one does not continue, made the tables
    */
   migrate(report?: (message: string) => void): Promise<void>;
-  /**
-   * Whether every migration of this program has been run. Rejects if the database does not respond.
-   * @throws ForeignHistoryError as `migrate` does
-   */
+  /** Whether every migration has been run. Rejects if the database is away, or with ForeignHistoryError. */
   isMigrated(): Promise<boolean>;
   /**
-   * Checks that the ordinary user is neither a superuser nor a creator of roles, and owns neither the database nor its
-   * schemas or tables.
-   * @throws SettingsError if the user is any of that; another error if the database does not respond
+   * @throws SettingsError if the ordinary user is a superuser, creates roles, or owns the database, a schema or a table
    */
   requireOrdinaryUser(): Promise<void>;
   /** Whether the database, a primary, responds within two seconds. Never rejects. */

@@ -1,6 +1,5 @@
 /**
- * Lets one process at a time use a directory: two would damage the embedded database, which does not detect
- * it. The lock is a file beside the directory with its owner's process id. A lock whose owner has ended is stale.
+ * Lets one process at a time use a directory, by a file beside it with the owner's process id; stale once that ended.
  */
 import { randomUUID } from "node:crypto";
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -19,14 +18,10 @@ export class DirectoryInUseError extends Error {
   }
 }
 
-/** Locks that this process holds. */
 const held = new Set<string>();
 
 /**
- * Locks the directory for this process until the lock is released, or the process ends.
- *
- * @param directory its parent directory must exist
- * @returns a function that releases the lock
+ * Locks the directory, whose parent must exist, for this process, until it is released or the process ends.
  * @throws DirectoryInUseError
  */
 export function lockDirectory(directory: string): () => void {

@@ -8,16 +8,10 @@ import type { PGlite } from "@electric-sql/pglite";
 import { lockDirectory } from "./directory-lock.ts";
 import { watched } from "./only-connection.ts";
 
-/**
- * How a database is created. PostgreSQL's default of 128 MiB of buffers is memory that a process takes and never
- * releases, and a segment of its log is a file of zeros at first, by default of 16 MiB.
- */
+/** By default, PostgreSQL takes 128 MiB of buffers that are never released, and 16 MiB for a segment of its log. */
 const initDbStartParams = ["-c", "shared_buffers=16MB", "--wal-segsize=1"];
 
-/**
- * V8's optimizing compiler takes 600 MiB and a second for one function of PostgreSQL, which every start keeps busy.
- * What it would save are milliseconds of statements that read thousands of rows.
- */
+/** V8's optimizing compiler takes 600 MiB and a second for one function of PostgreSQL, which every start keeps busy. */
 const withoutOptimizing = ["--no-wasm-tier-up", "--no-wasm-dynamic-tiering"];
 
 interface EmbeddedClient {
@@ -31,8 +25,7 @@ interface EmbeddedClient {
 const clients = new Map<string, EmbeddedClient>();
 
 /**
- * Begins to open the embedded database in this directory, for this process alone. To create it, where there is none,
- * takes seconds, on a thread of its own: the process can go on loading meanwhile, and open it when it needs it.
+ * Begins to open the embedded database in this directory, for this process; it is created on a thread, in seconds.
  * @throws DirectoryInUseError
  */
 export function beginEmbedded(dataDir: string): EmbeddedClient {

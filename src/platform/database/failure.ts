@@ -8,10 +8,7 @@ import { ForeignHistoryError, MigrationBlockedError } from "./migrations/migrati
 /** Class 28: invalid user or password. Class 3D: unknown database. 42501: missing privileges. */
 const settingStates = /^(28|3D|42501)/;
 
-/**
- * Why the database could not be used, and what to check, for an operator: it is unavailable, or refuses the user.
- * Undefined for a defect.
- */
+/** Why the database could not be used, and what to check, for an operator; undefined for a defect. */
 export function databaseFailure(error: unknown): string | undefined {
   if (error instanceof MigrationBlockedError) return error.message;
   if (error instanceof DirectoryInUseError || error instanceof ForeignHistoryError) return error.message;

@@ -7,8 +7,7 @@ import { inStatementSpan, inTransactionSpan } from "./sql/statement-spans.ts";
 const current = new AsyncLocalStorage<{ isOpen: boolean }>();
 
 /**
- * Adds spans to the methods of the client that Drizzle calls. A transaction that used the client itself would wait for
- * ever for the only connection, which it has: it gets an error instead.
+ * Adds spans to the methods that Drizzle calls. Who uses the client within a transaction gets an error, not a deadlock.
  */
 export function watched(client: PGlite): PGlite {
   const query = client.query.bind(client);

@@ -4,13 +4,10 @@ import type { OpenDatabase, OpenOptions } from "./database.ts";
 import type { Migrations } from "./migrations/migrations.ts";
 import type { DatabaseSettings } from "./settings.ts";
 
-/** Observes nothing. */
 const nobody: DatabaseObserver = { lane() {}, waited() {}, connectFailed() {} };
 
 /**
- * Opens the database as the ordinary user. Opening does not connect: if PostgreSQL is unavailable, the process
- * still starts, is not ready, and responds with 503 until the database is back. A driver is loaded only if it
- * is used.
+ * Opens the database as the ordinary user, without connecting: a process starts, unready, while PostgreSQL is away.
  * @param logger receives what is found out about several hosts
  */
 export async function openDatabase(

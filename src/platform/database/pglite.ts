@@ -6,8 +6,7 @@ import { isMigrated, type Migrations } from "./migrations/migrations.ts";
 import { runMigrations } from "./migrations/run-migrations.ts";
 
 /**
- * Opens the embedded database in this directory, for this process alone. Whoever opens it again meanwhile shares it,
- * and its one connection: a statement waits until the transaction before it has ended.
+ * Opens the embedded database in this directory, for this process; all who open it share its one connection.
  * @throws DirectoryInUseError
  */
 export async function openEmbedded(dataDir: string, migrations: Migrations): Promise<OpenDatabase> {

@@ -1,7 +1,6 @@
 /**
- * PostgreSQL, by a pool of connections that is divided into two lanes. Statements of the lane `reads` only read, and
- * wait for no locks; they follow each other closely on a few connections. Every other statement or transaction is in
- * the lane `writes`, and has a connection to itself while it runs.
+ * PostgreSQL, by a pool in two lanes: `reads` for statements that only read and wait for no locks, which follow each
+ * other on few connections; `writes` for all others, each with a connection to itself.
  */
 import type { Logger } from "pino";
 import { sqlState } from "../base/database-errors.ts";
@@ -38,10 +37,7 @@ import type { Address, DatabaseSettings } from "./settings.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
-/**
- * Milliseconds: `statement` is the server's limit on a statement, `client` that of the client, as the server may not be
- * able to respond, and `wait` the limit on the wait for a connection.
- */
+/** Milliseconds: the server's limit on a statement, that of the client, and that on the wait for a connection. */
 interface Timeouts {
   readonly statement: number;
   readonly client: number;
@@ -55,12 +51,8 @@ const writeTimeouts: Timeouts = { statement: 5_000, client: 6_000, wait: 4_000 }
 const standbyTimeouts: Timeouts = { statement: 300, client: 400, wait: 100 };
 /** A lease that is kept later than this has run out. */
 const leaseTimeouts: Timeouts = { statement: 2_000, client: 3_000, wait: 3_000 };
-/** Connections to each standby. */
 const standbySize = 2;
-/**
- * Milliseconds that a statement or transaction waits for a lock at first. Then it is rolled back and run again as one
- * of a limited number that are known to wait, each statement text once at a time.
- */
+/** Milliseconds that work waits for a lock at first; then it is rolled back, and run again as one of a few. */
 const lockTimeoutMs = 50;
 
 /** The limits of a transaction that is run again if it would have to wait for a lock. */
@@ -154,10 +146,7 @@ function patientTransaction<T>(writes: Lane, work: (query: Query) => Promise<T>,
   return writes.use((connection) => runTransaction(connection, work), true, waitMs);
 }
 
-/**
- * Transactions of which one that would have to wait for a lock is rolled back, and run again as one of half of them: so
- * those that are known to wait leave connections to the others.
- */
+/** Transactions that, where they would wait for a lock, are rolled back and run again as one of half of them. */
 function rerunningTransactions(writes: Lane, transactions: number): Transaction {
   const knownToWait = new WorkQueue(Math.max(1, Math.floor(transactions / 2)));
   return async (work) => {
@@ -175,7 +164,6 @@ function rerunningTransactions(writes: Lane, transactions: number): Transaction 
 
 const nameOf = ({ host, port }: Address) => `${host}:${port}`;
 
-/** Runs single statements on a lane. */
 function readsOf(lane: Lane): Reads {
   return drizzleOver((text, options) => lane.use((connection) => connection.query(text, options)));
 }
@@ -183,7 +171,6 @@ function readsOf(lane: Lane): Reads {
 type LaneSize = Pick<LaneOptions, "size"> &
   Partial<Pick<LaneOptions, "sharing" | "maxTransactions" | "connector">>;
 
-/** The lanes of a pool, and those to standbys. */
 function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outage: Outage, logger?: Logger) {
   const hosts = openHosts(settings, settings.hosts, settings, logger);
   const connectFailed = () => observer.connectFailed();

@@ -1,7 +1,4 @@
-/**
- * Settings of a service's database: the embedded one of development mode, or PostgreSQL with two users. The
- * ordinary user reads and writes rows; the migration user owns the schema.
- */
+/** Settings of a service's database: embedded, or PostgreSQL with two users, one for rows and one for the schema. */
 import { join } from "node:path";
 import type { EnvironmentVariables } from "../settings/environment.ts";
 import {
@@ -30,7 +27,6 @@ const identifier = matching("1 to 63 characters, none of them a control characte
 
 const hosts = listOf(hostAndPort, "a host or a comma-separated list of hosts, with or without a port");
 
-/** The database and its ordinary user, row by row. */
 export const databaseTable = {
   DB_HOST: {
     description:
@@ -130,7 +126,6 @@ export const migrationTable = {
   },
 } as const satisfies SettingsTable;
 
-/** Where a server of PostgreSQL listens. */
 export interface Address {
   readonly host: string;
   readonly port: number;

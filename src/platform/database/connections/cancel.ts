@@ -12,10 +12,7 @@ const cancelRequestCode = 80_877_102;
 /** Milliseconds that sending the request may take. */
 const timeoutMs = 2_000;
 
-/**
- * Asks PostgreSQL to cancel a connection's statement, over a new connection; it does not say whether it did. Sent in
- * the clear, as by libpq before version 17: the key is good for nothing else.
- */
+/** Asks PostgreSQL to cancel a connection's statement, in the clear as libpq 16 does; whether it did is not said. */
 export function requestCancel({ host, port }: Address, { pid, secret }: BackendKey): void {
   const request = Buffer.alloc(16);
   request.writeInt32BE(request.length, 0);

@@ -2,13 +2,9 @@ import { isIP } from "node:net";
 import type { Address, DatabaseSettings } from "../settings.ts";
 import type { ClientOptions } from "./connection.ts";
 
-/** Names of PostgreSQL's settings, for the session. */
 export type SessionParameters = Readonly<Record<string, string | number>>;
 
-/**
- * How soon the server gives up a connection whose other end is gone, in place of two hours: after 40 seconds of
- * silence, or of something sent that is not acknowledged.
- */
+/** Gives up a connection whose other end is gone after 40 seconds, in place of two hours. */
 const keepalives = {
   tcp_keepalives_idle: 10,
   tcp_keepalives_interval: 10,
@@ -32,7 +28,6 @@ export interface Login {
 
 type EncryptionSettings = Pick<Extract<DatabaseSettings, { kind: "postgres" }>, "name" | "ssl" | "sslCa">;
 
-/** Connections to a host: whose, and how. */
 export function clientOptions(
   { name, ssl, sslCa }: EncryptionSettings,
   { host, port }: Address,

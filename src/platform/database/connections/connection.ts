@@ -1,7 +1,7 @@
 /**
- * One connection to PostgreSQL, used until it ends, and not made again. Every statement has a deadline. postgres.js
- * (3.4.9) would reconnect, and may lose statements when it loses a connection; so each connection has a client and a
- * socket of its own, and this class settles the statements in flight.
+ * One connection to PostgreSQL, not made again when it ends; every statement has a deadline. postgres.js (3.4.9) may
+ * lose statements as it reconnects: so each connection has a client and a socket of its own, and this class settles
+ * them.
  */
 import { connect, type Socket } from "node:net";
 import { drizzle } from "drizzle-orm/postgres-js";
@@ -16,7 +16,6 @@ import type { ReplicationState } from "./replication-state.ts";
 /** Milliseconds that the check of a server may take. */
 export const checkTimeoutMs = 2_000;
 
-/** Options of postgres.js that say where and as whom to connect. */
 export type ClientOptions = postgres.Options<Record<string, never>> & { readonly password?: string };
 
 /** Rows, with the tag of the last command (`COMMIT`, `ROLLBACK`) and the server's key for the connection. */
@@ -24,12 +23,8 @@ export type Result = readonly unknown[] & { readonly command?: string; readonly 
 
 export interface ConnectionOptions {
   readonly address: Address;
-  /** Encryption, authentication, and parameters of the session. */
   readonly client: ClientOptions;
-  /**
-   * Whether statements are prepared once and run by their names, and sent without waiting for each other's responses.
-   * A pooler in transaction mode allows neither.
-   */
+  /** Whether statements are prepared and pipelined. A pooler in transaction mode allows neither. */
   readonly prepare: boolean;
   /** Milliseconds that a statement may take before the connection is ended. They exceed the server's own limit. */
   readonly timeoutMs: number;
@@ -37,10 +32,7 @@ export interface ConnectionOptions {
   readonly connectTimeoutMs?: number;
   /** Milliseconds that each later `check` may take; {@link checkTimeoutMs} unless given. */
   readonly checkTimeoutMs?: number;
-  /**
-   * Checks the server at the other end. Resolves to its replication state, or to undefined if that was not read;
-   * rejects if the server is not one to use.
-   */
+  /** Checks the server, and reads its replication state if that matters. Rejects if the server is not one to use. */
   readonly check: (query: (text: string) => Promise<Result>) => Promise<ReplicationState | undefined>;
   /** Whether an error of a statement raises doubts about the server: then the connection is ended. */
   readonly isDoubtful?: (error: unknown) => boolean;
@@ -49,7 +41,6 @@ export interface ConnectionOptions {
 /** Called once when a connection has ended. @param error why it ended; undefined after {@link Connection.terminate} */
 export type OnClose = (connection: Connection, error?: Error) => void;
 
-/** The values of a statement's parameters. */
 export type Parameters = postgres.ParameterOrJSON<never>[];
 
 export interface QueryOptions {
@@ -75,7 +66,6 @@ export class Connection {
   respondedAt = performance.now();
   /** How many pieces of work use the connection now; counted by its lane. */
   uses = 0;
-  /** When the last use of the connection ended, by performance.now(). */
   usedAt = performance.now();
   readonly #options: ConnectionOptions;
   readonly #client: postgres.Sql;
@@ -129,7 +119,6 @@ export class Connection {
     return this.#replicationState;
   }
 
-  /** Connects, logs in and checks the server. */
   async open(): Promise<void> {
     try {
       await this.#check(this.#options.connectTimeoutMs ?? 3_000);
@@ -199,10 +188,7 @@ export class Connection {
     });
   }
 
-  /**
-   * Ends the connection at once. What is in flight fails with the error, and PostgreSQL rolls it back when it notices
-   * that the client is gone.
-   */
+  /** Ends the connection at once. What is in flight fails with the error, and PostgreSQL rolls it back. */
   destroy(error: Error): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -211,20 +197,14 @@ export class Connection {
     this.#onClose(this, error);
   }
 
-  /**
-   * Ends the connection as {@link destroy} does, and asks the server to cancel what is in flight: it would let a commit
-   * wait for its standbys for ever.
-   */
+  /** As {@link destroy}, and asks the server to cancel what is in flight: a commit could wait there for ever. */
   cancelAndDestroy(error: Error): void {
     if (this.#isClosed) return;
     if (this.#backend) requestCancel(this.address, this.#backend);
     this.destroy(error);
   }
 
-  /**
-   * Ends the connection as {@link destroy} does. What is in flight is never cancelled, also not when its deadline has
-   * passed: it may wait at the server for ever.
-   */
+  /** As {@link destroy}; what is in flight is never cancelled, and may wait at the server for ever. */
   destroyWithoutCancel(error: Error): void {
     this.#backend = undefined;
     this.destroy(error);
@@ -270,10 +250,7 @@ export function connectionLost(message: string): Error {
   return Object.assign(new Error(message), { code: "CONNECTION_CLOSED" });
 }
 
-/**
- * The error of a commit whose wait for the synchronous standbys was cancelled. PostgreSQL calls it a success: it is
- * committed here, and may be lost with this server.
- */
+/** A commit whose wait for the synchronous standbys was cancelled, which PostgreSQL calls a success. */
 function unconfirmed(): Error {
   const error = new Error("the synchronous standbys have not confirmed the commit");
   return Object.assign(error, { code: "CONNECTION_UNCONFIRMED" });

@@ -8,10 +8,7 @@ import { openConnection } from "./open-connection.ts";
 const shortestPauseMs = 50;
 const longestPauseMs = 1_000;
 
-/**
- * Makes the connections of a pool, one at a time, so that a PostgreSQL that is starting is not stormed. After a failure
- * there is a pause before the next attempt, which grows, and whose length is random.
- */
+/** Makes the connections of a pool one at a time; after a failure, after a growing pause of random length. */
 export class Connector {
   readonly #hosts: Hosts;
   readonly #failed: () => void;

@@ -5,10 +5,7 @@ import { inStatementSpan, inTransactionSpan } from "../sql/statement-spans.ts";
 import type { Parameters, Result } from "./connection.ts";
 import type { Query } from "./transaction.ts";
 
-/**
- * The pending rows of a statement. As with the driver's own queries, the statement runs when this is awaited, or when
- * the rows are asked for as lists.
- */
+/** The pending rows of a statement, which runs when this is awaited, or the rows are asked for as lists. */
 class PendingRows implements PromiseLike<Result> {
   readonly #run: (asLists: boolean) => Promise<Result>;
 
@@ -16,7 +13,6 @@ class PendingRows implements PromiseLike<Result> {
     this.#run = run;
   }
 
-  /** Each row as a list of values. */
   values(): Promise<Result> {
     return this.#run(true);
   }
@@ -30,7 +26,6 @@ class PendingRows implements PromiseLike<Result> {
   }
 }
 
-/** The part of the driver's client that Drizzle uses for statements. */
 function clientOver(query: Query) {
   return {
     unsafe: (text: string, parameters: Parameters = []) =>

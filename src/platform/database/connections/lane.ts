@@ -1,7 +1,6 @@
 /**
- * A lane: the connections of a pool that do one kind of work. Work of one lane never waits behind that of another. Who
- * finds no free connection waits for one, first come, first served, for a limited time and in a limited number;
- * meanwhile the lane grows to its size. Connections that are not used are checked.
+ * The connections of a pool that do one kind of work. Who finds none free waits for one, first come, first served, for
+ * a limited time and in a limited number; meanwhile the lane grows. Unused connections are checked.
  */
 import { setTimeout } from "node:timers/promises";
 import { sqlState } from "../../base/database-errors.ts";
@@ -13,10 +12,8 @@ import { type Connection, type ConnectionOptions, connectionLost } from "./conne
 import type { Connector } from "./connector.ts";
 
 export interface LaneOptions {
-  /** The name of the lane in the metrics. */
   readonly name: string;
   readonly connection: (address: Address) => ConnectionOptions;
-  /** How many connections the lane has, at most. */
   readonly size: number;
   /** How many pieces of work share a connection: 1, or more for short statements that may follow each other. */
   readonly sharing: number;
@@ -79,9 +76,7 @@ export class Lane {
   }
 
   /**
-   * Does work on a connection.
-   * @param isTransaction the work is a transaction, or another that may wait for locks
-   * @param waitMs milliseconds that the work waits for a connection, at most; those of the lane unless given
+   * Does work on a connection, for which it waits `waitMs` at most. @param isTransaction it may wait for locks
    * @throws an error that means that the database is unavailable, if no connection becomes free within the limit
    */
   use<T>(
@@ -128,7 +123,6 @@ export class Lane {
     return [...this.#connections].some(({ respondedAt }) => respondedAt > since);
   }
 
-  /** Ends the connections, once their work is done. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearInterval(this.#sweeper);
@@ -273,10 +267,7 @@ function isWorthWaiting(error: unknown): boolean {
   return ["53300", "57P03"].includes(sqlState(error) ?? "");
 }
 
-/**
- * An error that means that the database is unavailable.
- * @param cause why no connection could be made; undefined if all that there may be are in use
- */
+/** Means that the database is unavailable. @param cause why no connection was made; undefined if all are in use */
 export function noConnection(cause?: unknown): Error {
   const error = new Error("no connection has become free in time", { cause });
   return Object.assign(error, { code: cause === undefined ? "CONNECTION_BUSY" : "CONNECT_TIMEOUT" });

@@ -4,14 +4,8 @@ export interface ReplicationState {
   readonly cluster: string;
   /** The timeline of the log that the server writes: each promotion begins a higher one. Undefined for a standby. */
   readonly timeline: number | undefined;
-  /**
-   * The highest timeline that this standby is known to have followed; absent for a primary. The standby may follow a
-   * higher one for some minutes before it reports that.
-   */
+  /** The highest timeline that this standby is known to follow, reported up to minutes late; absent for a primary. */
   readonly followed?: number;
-  /**
-   * Whether this standby has just received something of the timeline `followed`, so that it knows of no later one.
-   * Absent for a primary.
-   */
+  /** Whether this standby has just received something of `followed`, so that it knows of no later one. */
   readonly isReceiving?: boolean;
 }

@@ -1,7 +1,6 @@
 /**
- * What must be true of the server at the other end of a connection: it is a primary, commits are on disk before they
- * are acknowledged, and what waits for another transaction then sees its work, whatever defaults the database or user
- * has.
+ * What must be true of a server: it is a primary, commits are on disk before they are acknowledged, and what waits for
+ * another transaction then sees its work, whatever defaults the database or user has.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
@@ -14,7 +13,6 @@ interface Need {
   readonly name: string;
   /** Those that suffice; the first is set where another one is found. */
   readonly values: readonly string[];
-  /** What other values do. */
   readonly otherwise: string;
 }
 
@@ -52,8 +50,7 @@ const session = (settingOf: (need: Need) => SQL) =>
 const [own, shared] = [session(pinned), session(current)];
 
 /**
- * Checks the server, and sets what the session needs where it has another value.
- * @param isPooled whether the session belongs to a pooler and is shared: then nothing is set, but refused
+ * Checks the server, and sets what the session needs; in a pooler's, which is shared, nothing is set, but refused.
  * @throws an error that means that the database is unavailable
  */
 export async function checkSession(
@@ -73,7 +70,6 @@ export async function checkSession(
   }
 }
 
-/** Checks only that the server responds. */
 export async function checkResponds(query: (text: string) => Promise<Result>): Promise<undefined> {
   await query("select 1");
 }

@@ -1,7 +1,6 @@
 /** Runs transactions, each as a whole on one connection. */
 import { type Connection, connectionLost, type QueryOptions, type Result } from "./connection.ts";
 
-/** Runs a statement in the transaction. */
 export type Query = (text: string, options?: QueryOptions) => Promise<Result>;
 
 /** Milliseconds; 0 is no limit. */
@@ -14,10 +13,7 @@ export interface TransactionLimits {
 
 export const defaultLimits: TransactionLimits = { lock: 2_000, idle: 5_000 };
 
-/**
- * Runs work in a transaction on the connection: commits its result, rolls back if it throws. Where the connection
- * ends, PostgreSQL has rolled back, or commits what it was told to; nothing is sent to another connection.
- */
+/** Runs work in a transaction on the connection: commits its result, rolls back if it throws. */
 export async function runTransaction<T>(
   connection: Connection,
   work: (query: Query) => Promise<T>,

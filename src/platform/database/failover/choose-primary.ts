@@ -10,7 +10,6 @@
 import type { ReplicationState } from "../connections/replication-state.ts";
 import type { Address } from "../settings.ts";
 
-/** What is known from earlier probes. */
 export interface Known {
   /** The `system_identifier` of the cluster that is used; undefined before a primary has been used. */
   readonly cluster: string | undefined;
@@ -19,12 +18,10 @@ export interface Known {
 }
 
 /**
- * `primary` takes writes on the newest timeline, `outdated` on an older one. `foreign` belongs to another cluster than
- * the one that is used, or it is not known which one that is.
+ * `outdated` takes writes on an older timeline; `foreign` is of another cluster than the one that is used, or may be.
  */
 export type Role = "primary" | "standby" | "outdated" | "foreign";
 
-/** A host that has reported its state. */
 export interface HostState {
   readonly address: Address;
   readonly state: ReplicationState;
@@ -50,11 +47,9 @@ export interface Choice {
   readonly primary: HostState | undefined;
   /** The primary if none of `possiblyNewer` is a newer one; undefined if the choice is certain. */
   readonly uncertain: HostState | undefined;
-  /** Silent hosts that may be a newer primary. */
   readonly possiblyNewer: readonly Address[];
   /** The cluster that is used; undefined if the hosts belong to several and none has been used before. */
   readonly cluster: string | undefined;
-  /** The newest timeline of that cluster. */
   readonly newest: number;
   /** The role of each host that has reported its state, in the order of the list. */
   readonly roles: readonly (HostState & { readonly role: Role })[];
@@ -76,10 +71,7 @@ export function newestKnownTo({ timeline, followed = 0 }: ReplicationState): num
   return timeline ?? followed;
 }
 
-/**
- * Chooses by the rules at the head of this file.
- * @param last the host that was used last, if one was
- */
+/** Chooses by the rules at the head of this file. @param last the host that was used last */
 export function choosePrimary(
   { found, silent, returned }: Probed,
   known: Known,

@@ -25,10 +25,7 @@ export class HostProbes {
   /** By host: the probes of searches that are in flight. */
   readonly #ofSearches = new Map<Address, Set<Promise<ProbeResult>>>();
 
-  /**
-   * @param readState reads a host's state, which takes two seconds at most
-   * @param onState called with each state as soon as it is known, however late that is
-   */
+  /** @param readState takes two seconds at most @param onState called with each state, however late */
   constructor(
     readState: (address: Address) => Promise<ReplicationState>,
     onState: (state: ReplicationState) => void,
@@ -51,11 +48,7 @@ export class HostProbes {
     }
   }
 
-  /**
-   * Probes a host for a search, once fewer than two earlier probes of searches are in flight. Never rejects.
-   * @param isOver aborted when the search no longer waits
-   * @returns undefined if the search is over before the probe begins
-   */
+  /** As `probe`, once fewer than two of searches are in flight; undefined if `isOver` is aborted before it begins. */
   async probeInSearch(address: Address, isOver: AbortSignal): Promise<ProbeResult | undefined> {
     const inFlight = this.#ofSearches.get(address) ?? new Set();
     this.#ofSearches.set(address, inFlight);
@@ -66,17 +59,12 @@ export class HostProbes {
     return probe;
   }
 
-  /**
-   * The state that the host reported last.
-   * @param since by performance.now(): a state counts only if its probe began after this
-   * @returns undefined if there is none, or the host has been away since
-   */
+  /** The state that a host reported last, by a probe that began after `since`; undefined if it has been away since. */
   lastState(address: Address, since = 0): ReplicationState | undefined {
     const last = this.#last.get(address);
     return last && last.probedAt > since ? last.state : undefined;
   }
 
-  /** Records that the host is away. */
   recordAway(address: Address): void {
     this.#remember(address, { state: undefined, probedAt: performance.now() });
   }
@@ -90,10 +78,7 @@ export class HostProbes {
 const awayCodes =
   /^(ECONNREFUSED|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|CONNECT_TIMEOUT)$/;
 
-/**
- * Whether the error shows that this process gets no connection to the host; others may. SQLSTATE 57P03 comes from a
- * server that is starting, and from one that shuts down and lets its sessions go on.
- */
+/** Whether this process gets no connection to the host. 57P03: the server is starting, or shuts down. */
 export function isAway(error: unknown): boolean {
   return sqlState(error) === "57P03" || awayCodes.test(codeOf(error) ?? "");
 }

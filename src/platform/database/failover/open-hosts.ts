@@ -12,10 +12,7 @@ import { Timelines } from "./timelines.ts";
 /** The timelines that this process knows of. Several services of a process may use the same cluster. */
 const timelines = new Timelines();
 
-/**
- * Where a user's connections go. A single host is used without probing it.
- * @param known the timelines that the process knows of
- */
+/** Where a user's connections go; a single host is not probed. @param known the timelines that the process knows of */
 export function openHosts(
   settings: Extract<DatabaseSettings, { kind: "postgres" }>,
   hosts: readonly Address[],

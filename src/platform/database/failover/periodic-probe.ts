@@ -12,10 +12,7 @@ export class PeriodicProbe {
   readonly #inFlight = new Set<Promise<unknown>>();
   #isRunning = false;
 
-  /**
-   * @param probe never rejects
-   * @param isNeeded asked before each probe
-   */
+  /** @param probe never rejects @param isNeeded asked before each probe */
   constructor(probe: () => Promise<unknown>, isNeeded: () => boolean) {
     this.#probe = probe;
     this.#isNeeded = isNeeded;

@@ -1,7 +1,6 @@
 /**
- * The primary among several hosts, any of which may become it (docs/operate/failover.md). New connections go to the
- * host that the last search found. A search probes all hosts at once, and choose-primary.ts decides by the states that
- * they report. Connections to any other host, and those that began on an older timeline, are ended.
+ * The primary among several hosts (docs/operate/failover.md). A search probes all at once, and choose-primary.ts
+ * decides. Connections to any other host, and those that began on an older timeline, are ended.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { sqlState } from "../../base/database-errors.ts";
@@ -30,9 +29,7 @@ import type { Timelines } from "./timelines.ts";
 const otherHostsMs = 500;
 /** Milliseconds between two searches in the background. */
 const searchPauseMs = 500;
-/**
- * Milliseconds after which every process that reaches a new primary has left the old one: 1.05 s, and a probe of 2 s.
- */
+/** Milliseconds until every process that reaches a new primary has left the old one: 1.05 s, and a probe of 2 s. */
 const leaveMs = 3_250;
 /** The timeline of a cluster in which no standby was ever promoted. */
 const firstTimeline = 1;
@@ -41,7 +38,6 @@ const readOnlyPauseMs = 5_000;
 
 interface Dependencies {
   readonly hosts: readonly Address[];
-  /** The timelines that this process knows of. */
   readonly timelines: Timelines;
   /** Reads a host's state, on a connection of its own; it takes two seconds at most. */
   readonly readState: (address: Address) => Promise<ReplicationState>;
@@ -194,8 +190,7 @@ export class Primary implements Hosts {
   }
 
   /**
-   * Probes all hosts, and chooses by their states, half a second after the first of them; if the choice is uncertain
-   * then, once all have a result.
+   * Probes all hosts, and chooses half a second after the first state; while that is uncertain, once all have a result.
    */
   async #probeAll(): Promise<{ readonly results: ProbeResults; readonly choice: Choice }> {
     const results = new Map<Address, ProbeResult>();

@@ -11,8 +11,7 @@ const holder = selection({ name: computed(text, sql`holder.name`) });
 const name = sql`format('%s (process %s, user %s)', coalesce(nullif(application_name, ''), 'a session'), pid, usename)`;
 
 /**
- * The sessions of others that hold locks on tables of these schemas, such as "pg_dump (process 4711, user backup)";
- * those of this program come last, because they hold theirs for a moment.
+ * Sessions of others that lock tables of these schemas, as in "pg_dump (process 4711, user backup)"; ours come last.
  */
 export async function whoHoldsLocks(db: Executor, schemas: readonly string[]): Promise<string[]> {
   const holders = await rows(

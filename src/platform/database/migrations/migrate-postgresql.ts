@@ -29,16 +29,11 @@ const migrationLock = 7_214_033;
 const migrationLockRetryMs = 100;
 /** Milliseconds between two queries for the process that has it, which read all locks of the server. */
 const migrationHolderMs = 5_000;
-/**
- * Milliseconds that a statement of a migration waits for a lock, while later statements wait behind it. Longer than the
- * server's deadlock_timeout (1 s), after which PostgreSQL cancels an autovacuum that has the lock.
- */
+/** Milliseconds that a statement waits for a lock: more than deadlock_timeout (1 s), which cancels an autovacuum. */
 const migrationLockTimeoutMs = 1_100;
 
 /**
- * Migrates as the owner, and grants the ordinary user its privileges, on a connection of its own that has no limit on
- * how long a statement takes.
- * @param report called with what takes long
+ * Migrates as the owner, on a connection whose statements have no limit, and grants the ordinary user its privileges.
  * @throws MigrationBlockedError if another session has locked a table
  * @throws ForeignHistoryError if the database has another history
  */
@@ -87,10 +82,7 @@ function connectAsOwner(settings: PostgresSettings): Promise<Connection> {
   return new Connector(hosts, () => undefined).connect(options, () => undefined);
 }
 
-/**
- * Lets the server look, while it runs a statement, whether its client is gone: else the statement goes on, with its
- * locks, to its end. One whose operating system cannot tell (22023: Windows) goes on without.
- */
+/** Lets the server end a statement whose client is gone. Windows cannot tell (22023), and goes on without. */
 export async function checkForClient(db: Executor, interval = "10s"): Promise<void> {
   try {
     await db.execute(sql`select set_config('client_connection_check_interval', ${interval}, false)`);
@@ -109,10 +101,7 @@ async function grantPrivileges(db: PostgresJsDatabase, name: string, ordinaryUse
   await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
 }
 
-/**
- * Waits until no other process migrates, by trying again and again: the building of an index waits for every statement
- * that began before it, and so would for one that waits for the advisory lock.
- */
+/** Waits until no other process migrates, by trying: the building of an index would wait for a statement that waits. */
 async function becomeTheOnlyOne(db: PostgresJsDatabase, report?: (message: string) => void): Promise<void> {
   const taken = selection({ isTaken: computed(boolean, sql`pg_try_advisory_lock(${migrationLock})`) });
   let queryAt = 0;

@@ -1,7 +1,4 @@
-/**
- * Migrations: SQL files in drizzle/, one history for each service. The history of what was run is kept in the
- * PostgreSQL schema `migrations`, in a table named after the service.
- */
+/** Migrations: SQL files in drizzle/. The history of a service is a table of its name in the schema `migrations`. */
 
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -53,8 +50,7 @@ interface Retries {
 const retryMs = 2_000;
 
 /**
- * Migrates, and tries again while another session has locked a table that is needed.
- * @throws MigrationBlockedError if the table is still locked when the time is over
+ * Migrates, and tries again while a table is locked. @throws MigrationBlockedError if it still is when the time is over
  */
 export async function migrateWithRetries(
   { migrate }: Pick<OpenDatabase, "migrate">,
@@ -72,7 +68,6 @@ export async function migrateWithRetries(
   }
 }
 
-/** A migration, as it is in its file. */
 interface Migration {
   readonly statements: readonly string[];
   /** SHA-256 of the file, in hex. */
@@ -90,12 +85,9 @@ export function allMigrations({ folder }: Pick<Migrations, "folder">): Migration
   }));
 }
 
-/** The schema of all histories. */
 export const histories = pgSchema("migrations");
 
-/**
- * A service's history, which has a row for each migration that was run. The table is that of Drizzle's own migrator.
- */
+/** A service's history: a row for each migration that was run, in the table of Drizzle's own migrator. */
 export function historyOf({ schema }: Migrations) {
   return histories.table(schema, {
     id: serial("id").primaryKey(),
@@ -105,10 +97,8 @@ export function historyOf({ schema }: Migrations) {
 }
 
 /**
- * {@link Migration.createdAt} of the newest migration that was run; 0 if there is none. A newer program may have run
- * more migrations than this one has.
- * @param startAnew as {@link ForeignHistoryError} has it
- * @throws ForeignHistoryError if the first migration that was run is not the first of this program
+ * {@link Migration.createdAt} of the newest migration that was run, maybe by a newer program; 0 if there is none.
+ * @throws ForeignHistoryError with `startAnew` if the first that was run is not the first of this program
  */
 export async function newestRun(db: Database, migrations: Migrations, startAnew: string): Promise<number> {
   const history = historyOf(migrations);
@@ -121,7 +111,6 @@ export async function newestRun(db: Database, migrations: Migrations, startAnew:
 
 /**
  * Whether every migration of this program has been run. Rejects if the database does not respond.
- * @param startAnew as {@link ForeignHistoryError} has it
  * @throws ForeignHistoryError as {@link newestRun} does
  */
 export async function isMigrated(db: Database, migrations: Migrations, startAnew: string): Promise<boolean> {

@@ -1,7 +1,4 @@
-/**
- * What the ordinary user must not be. Whoever takes a process over, or finds a way to run statements of their own,
- * has the rights of that user: to read and write rows, and not to drop a table or to change what it means.
- */
+/** What the ordinary user must not be: whoever takes a process over has that user's rights. */
 import { type SQL, sql } from "drizzle-orm";
 import { SettingsError } from "../../settings/settings.ts";
 import type { Executor } from "../database.ts";
@@ -10,11 +7,7 @@ import { boolean, nullable, text } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
 import type { Migrations } from "./migrations.ts";
 
-/**
- * Checks that the user of these connections is neither a superuser, nor may create roles, nor owns the database or the
- * service's schema or tables.
- * @throws SettingsError if it is; another error if the database does not respond
- */
+/** @throws SettingsError if the user is a superuser, may create roles, or owns the database, the schema or a table */
 export async function requireOrdinaryUser(db: Executor, { schema }: Migrations): Promise<void> {
   const isOurs = sql`nspname = ${schema}`;
   // A member of a role may do all that the role may.

@@ -1,28 +1,16 @@
 /**
- * Runs migrations, for both databases. Each migration has a transaction of its own, with its entry in the history: it
- * keeps its locks no longer than it needs them, and if a later migration fails, the earlier ones are not run again.
- *
- * `CREATE INDEX CONCURRENTLY`, which lets other sessions write meanwhile, cannot be in a transaction. A migration with
- * such a statement has no other kind of statement, and an index that was not completed is dropped and built anew.
+ * Runs migrations, each in a transaction with its entry in the history. `CREATE INDEX CONCURRENTLY` cannot be in one: a
+ * migration with it has no other statements, and an index that was not completed is dropped and built anew.
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "../database.ts";
 import { names } from "../sql/names.ts";
 import { boolean } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
-import {
-  allMigrations,
-  type ForeignHistoryError,
-  histories,
-  historyOf,
-  type Migrations,
-  newestRun,
-} from "./migrations.ts";
+import { allMigrations, histories, historyOf, type Migrations, newestRun } from "./migrations.ts";
 
 /**
- * Runs the migrations that have not been run yet. No other process may do so at the same time.
- * @param startAnew as {@link ForeignHistoryError} has it
- * @param report called for each index whose building begins
+ * Runs the migrations that were not run, while no other process does. @param report called for each index
  * @throws ForeignHistoryError if the database has another history; it has changed nothing then
  */
 export async function runMigrations(
@@ -59,10 +47,7 @@ interface ConcurrentIndex {
 const createConcurrently =
   /^(?:\s|--.*\n)*create (?:unique )?index concurrently (?:if not exists )?("[^"]+") on (?:only )?("[^"]+")\./i;
 
-/**
- * The indexes of a migration that builds them concurrently; undefined for any other.
- * @throws if the migration does something else, too
- */
+/** The indexes that a migration builds concurrently; undefined for any other. @throws if it does something else, too */
 export function concurrentIndexes(statements: readonly string[]): readonly ConcurrentIndex[] | undefined {
   const indexes = statements.flatMap((create) => {
     const [, index, schema] = createConcurrently.exec(create) ?? [];

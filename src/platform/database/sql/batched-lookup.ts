@@ -1,7 +1,6 @@
 /**
- * Look-ups (or writes) of many requests, gathered into few queries. The query for a key always starts after the look-up
- * was requested, so a result is never older than its request. While a query runs, new look-ups wait for its end to
- * share the next query, unless there are enough for one or the running query takes long.
+ * Look-ups (or writes) of many requests in few queries. A key's query starts after it was asked for, so no result is
+ * older than its request. While one runs, others wait for its end, unless there are enough or it takes long.
  */
 import { unavailable } from "../../base/errors.ts";
 import { currentSpan, isSampled, type Span } from "../../base/tracing.ts";
@@ -14,7 +13,6 @@ interface BatchOptions<K, V> {
   readonly maxKeys?: number;
   /** Waiting keys that get a query while another one runs; unless given, as many as one query has at most. */
   readonly enoughKeys?: number;
-  /** Queries at once, at most. */
   readonly maxQueries?: number;
   /** Keys that may wait. More mean that the database does not keep up: their look-ups are refused. */
   readonly maxWaiting?: number;
@@ -34,7 +32,6 @@ const maxWaitMs = 2;
 /** Requests for which a batch makes spans. Any number may ask for the same key. */
 const maxTraced = 256;
 
-/** Looks one key up. */
 export type BatchedLookup<K, V> = (key: K) => Promise<V | undefined>;
 
 /** Creates a look-up that gathers keys into batches. Keys are compared as a Set compares them. */

@@ -2,7 +2,6 @@
 import { customType, timestamp } from "drizzle-orm/pg-core";
 import type { Reader } from "./readers.ts";
 
-/** Bytes. */
 export const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /** Bytes as PostgreSQL writes them: within JSON, say, where no driver encodes them. */

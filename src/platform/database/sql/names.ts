@@ -1,7 +1,6 @@
 /**
- * Column names for hand-written SQL. A column that is interpolated into Drizzle's `sql` is qualified with its
- * table's name, which PostgreSQL accepts neither in the column list of an insert nor in `set`, and which is not
- * visible any more once the table has an alias.
+ * Column names for hand-written SQL. Drizzle qualifies those that are interpolated, which neither the column list of an
+ * insert nor `set` accepts, nor a table with an alias.
  */
 import { type Column, type GetColumnData, getTableColumns, SQL, StringChunk } from "drizzle-orm";
 import type { PgTable } from "drizzle-orm/pg-core";
@@ -27,15 +26,11 @@ class ColumnName<T = unknown> extends SQL<T> implements Reader<T> {
   }
 }
 
-/** The names of a table's columns, by their keys in the schema. */
 type Names<Table extends PgTable> = {
   readonly [Key in keyof Table["_"]["columns"]]: ColumnName<GetColumnData<Table["_"]["columns"][Key]>>;
 };
 
-/**
- * The names of a table's columns.
- * @param qualifier the table's alias in the statement, if the names are to be qualified: "c" gives `"c"."id"`
- */
+/** The names of a table's columns. @param qualifier the table's alias in the statement: "c" gives `"c"."id"` */
 export function names<Table extends PgTable>(table: Table, qualifier?: string): Names<Table>;
 export function names(table: PgTable, qualifier?: string): unknown {
   const columns = Object.entries(getTableColumns(table));

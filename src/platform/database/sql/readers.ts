@@ -1,7 +1,4 @@
-/**
- * Readers of values that no column types: computed expressions and JSON. Each checks the value before it gives
- * it a type, so that a statement and its reader cannot drift apart unnoticed.
- */
+/** Readers of values that no column types: each checks the value, so that a statement and its reader cannot drift. */
 
 /** Reads a value that a driver returned. */
 export interface Reader<T> {
@@ -9,7 +6,6 @@ export interface Reader<T> {
   read(value: unknown): T;
 }
 
-/** The type that a reader returns. */
 export type ReadBy<R> = R extends Reader<infer T> ? T : never;
 
 /** A statement returned a value of another type than expected. */
@@ -36,13 +32,11 @@ export const boolean = checked("a boolean", (value) => typeof value === "boolean
 export const number = checked("a number", (value) => typeof value === "number");
 /** An `int`, or an integer of JSON. One of the drivers returns a `bigint` as text; a column reads that. */
 export const integer = checked("an integer", (value): value is number => Number.isSafeInteger(value));
-/** An object of JSON. */
 export const jsonObject = checked(
   "an object",
   (value): value is Record<string, unknown> =>
     typeof value === "object" && value !== null && !Array.isArray(value),
 );
-/** The readers of the members of an object of JSON. */
 type MemberReaders = Readonly<Record<string, Reader<unknown>>>;
 /** An object of JSON that has these members; others are left out. */
 export function objectOf<M extends MemberReaders>(members: M): Reader<{ [Name in keyof M]: ReadBy<M[Name]> }>;
@@ -55,17 +49,14 @@ export function objectOf(members: MemberReaders): Reader<Record<string, unknown>
     },
   };
 }
-/** One of these texts. */
 export function oneOf<const T extends string>(values: readonly T[]): Reader<T> {
   return checked(`one of ${values.join(", ")}`, (value): value is T => values.some((one) => one === value));
 }
 
-/** A value of the reader, or null. */
 export function nullable<T>(reader: Reader<T>): Reader<T | null> {
   return { read: (value) => (value === null ? null : reader.read(value)) };
 }
 
-/** An array of JSON. */
 export function listOf<T>(reader: Reader<T>): Reader<T[]> {
   return {
     read(value) {

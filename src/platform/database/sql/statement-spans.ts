@@ -1,7 +1,4 @@
-/**
- * Spans of statements: of those that are a part of a trace, and not of what is done in the background. They say what is
- * done to which table, and neither the statement's text nor its values.
- */
+/** Spans of the statements of a trace: they say what is done to which table, neither the text nor its values. */
 import { sqlState } from "../../base/database-errors.ts";
 import { codeOf } from "../../base/error-code.ts";
 import {
@@ -58,9 +55,8 @@ function inDatabaseSpan<T>(
 }
 
 /**
- * Does what requests share, as a part of the first one's trace. Each of the others has a span that links to it, for as
- * long as it takes, and which fails as it does.
- * @param requests spans of those that are recorded
+ * Does what requests share, in the first one's trace. Each of the others has a span that links to it, and fails as it
+ * does.
  * @param keys how many things are asked for
  */
 export function inSharedSpan<T>(requests: readonly Span[], keys: number, work: () => Promise<T>): Promise<T> {

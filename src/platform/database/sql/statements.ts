@@ -1,6 +1,5 @@
 /**
- * Statements that the query builder cannot express, written by hand and typed by what they select: a selection
- * is both the list of columns in the text and the reader of the rows.
+ * Statements written by hand and typed by what they select: a selection is the list of columns and the rows' reader.
  */
 import {
   fillPlaceholders,
@@ -27,16 +26,11 @@ export function computed<T>(reader: Reader<T>, expression: SQL): Field<T> {
   return { read: (value) => reader.read(value), getSQL: () => expression };
 }
 
-/** Fields by their names in a row. */
 type Fields = Readonly<Record<string, Field<unknown>>>;
 
-/** A row, as its fields are read. */
 export type RowOf<F extends Fields> = { -readonly [Name in keyof F]: ReadBy<F[Name]> };
 
-/**
- * The columns that a statement selects or returns. Interpolated, it is the list `expression as "name", ...`; it
- * reads a row with these names, or a JSON object that was made of such a row.
- */
+/** The columns that a statement selects: interpolated, the list `expression as "name", ...`; it reads such rows. */
 class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>> {
   readonly #fields: readonly (readonly [string, Field<unknown>])[];
 
@@ -65,17 +59,12 @@ class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>> {
     return values;
   }
 
-  /**
-   * Reads a row of the outer side of a join.
-   * @param field never null in a joined row
-   * @returns undefined if the field is null: no row was joined
-   */
+  /** Reads a row of the outer side of a join; undefined if `field`, never null in a joined row, is null. */
   readJoined(row: RawRow, field: keyof F & string): RowOf<F> | undefined {
     return row[field] === null ? undefined : this.read(row);
   }
 }
 
-/** A selection of column names and computed expressions, by their names in a row. */
 export function selection<F extends Fields>(fields: F): Selection<F> {
   return new Selection(fields);
 }
@@ -89,10 +78,7 @@ export async function rows<F extends Fields>(
   return (await rawRows(db, statement)).map((row) => selected.read(row));
 }
 
-/**
- * The row of a statement that always returns one.
- * @throws UnexpectedValueError if it returned none
- */
+/** The row of a statement that always returns one. @throws UnexpectedValueError if it returned none */
 export async function onlyRow<F extends Fields>(
   db: Executor,
   selected: Selection<F>,
@@ -103,15 +89,12 @@ export async function onlyRow<F extends Fields>(
   return row;
 }
 
-/** The number of rows that a statement returns. */
 export async function rowCount(db: Executor, statement: SQL): Promise<number> {
   return (await rawRows(db, statement)).length;
 }
 
-/** A row as the driver returns it. */
 type RawRow = Record<string, unknown>;
 
-/** The rows of a statement as the driver returns them. */
 export async function rawRows(db: Executor, statement: SQL): Promise<RawRow[]> {
   const result: unknown = await db.execute(statement);
   // postgres.js returns an array of rows, PGlite an object with the rows.
@@ -124,16 +107,11 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null;
 }
 
-/** A value of a prepared statement's parameter. */
 type ParameterValue = string | number | boolean | Uint8Array | null;
 
-/** A statement whose parameters are still to be filled in. */
 type Prepared<Name extends string> = (values: Readonly<Record<Name, ParameterValue>>) => SQL;
 
-/**
- * A statement whose text is rendered once, at its first use.
- * @param write gets a placeholder for each parameter
- */
+/** A statement whose text is rendered once, at its first use. @param write gets a placeholder for each parameter */
 export function prepared<const Name extends string>(
   parameters: readonly Name[],
   write: (placeholders: Readonly<Record<Name, Placeholder>>) => SQL,
@@ -170,28 +148,20 @@ class FilledStatement extends SQL {
   }
 }
 
-/**
- * The items of a parameter that is an array of texts, for `from`. From a subquery, as no plan knows their number there:
- * otherwise PostgreSQL would plan a prepared statement anew each time, which takes longer than the look-up.
- */
+/** The items of an array of texts, for `from`; a subquery, or a prepared statement would be planned anew each time. */
 export function arrayItems(texts: SQLWrapper): SQL {
   return sql`unnest((select ${texts}::text[]))`;
 }
 
 /**
- * Whether a column has one of the values that a query selects. The query runs once; with `in`, PostgreSQL may run it
- * for each row, so that a limit in it does not hold.
- * @param value a column that comes first in each index that contains it. PostgreSQL may choose any of these indexes,
- *   and where the column does not come first, it reads the whole index for each value
+ * Whether a column is among the values of a query, which runs once; with `in` it may run for each row, its limit too.
+ * @param value comes first in each index that contains it, or PostgreSQL may read the whole index for each value
  */
 export function isAmong(value: SQLWrapper, query: SQL): SQL {
   return sql`${value} = any(array(${query}))`;
 }
 
-/**
- * Where a row is, for {@link isAmong} with a key of two columns. The query must lock the rows. One that was updated
- * after the statement began is not found: so if fewer rows are found than the limit of the query, more may be left.
- */
+/** Where a row is, for {@link isAmong}. The query must lock the rows; one that was updated meanwhile is not found. */
 export const ctid: SQL = sql`ctid`;
 
 /** The text of a member of a JSON object; null where the object has none. */

@@ -41,7 +41,6 @@ export class AwaitedBeats<Host> {
     this.#awaited.delete(awaited);
   }
 
-  /** Looks at a host for as long as a beat is waited for. */
   async #follow(host: Host): Promise<void> {
     if (this.#followed.has(host)) return;
     this.#followed.add(host);

@@ -1,7 +1,6 @@
 /**
- * When a process may rely on what a standby says: while its lease of that standby runs, for a fixed time since it sent
- * the newest beat (a commit on the primary) that the standby has. docs/operate/standbys.md says why no lease outlives
- * an acknowledged change.
+ * When a process may rely on a standby: while its lease runs, for a fixed time since it sent the newest beat (a commit
+ * on the primary) that the standby has. docs/operate/standbys.md says why no lease outlives an acknowledged change.
  */
 
 /** Milliseconds that a lease runs from the moment at which its beat was sent. The same in every process. */
@@ -14,7 +13,6 @@ export const longestLeaseMs = 2_200;
 export interface Moment {
   /** The monotonic clock, performance.now(), which cannot be set. */
   readonly monotonicMs: number;
-  /** The time of day. */
   readonly wallMs: number;
 }
 
@@ -75,8 +73,7 @@ export class Leases {
   }
 
   /**
-   * A server has been looked at: one that follows is named in the next beat.
-   * @param askedAt before the statement was sent
+   * A server was looked at: one that follows is named in the next beat. @param askedAt before the statement was sent
    */
   observe(evidence: Evidence, askedAt: Moment): void {
     const beat = this.#latest(evidence);
@@ -87,9 +84,8 @@ export class Leases {
   }
 
   /**
-   * Whether what the statement saw may be relied on, by requests that had come before it was sent. The beat must have
-   * been sent after everybody could see that the process reads from this server.
-   * @param askedAt before the statement was sent
+   * Whether what a statement sent at `askedAt` saw may be relied on, by requests that had come before. The beat must
+   * have been sent after everybody could see that the process reads from this server.
    */
   vouches(evidence: Evidence, askedAt: Moment): boolean {
     const beat = this.#latest(evidence);

@@ -1,7 +1,4 @@
-/**
- * Endings at a process that reads from no standbys, while other processes of its service do: as during the roll-out of
- * `DB_READ_HOSTS`. Such an ending waits until no lease can be older than it.
- */
+/** Endings at a process that reads from no standbys while others do, as during the roll-out of `DB_READ_HOSTS`. */
 import { sql } from "drizzle-orm";
 import { pause } from "../../base/loop.ts";
 import type { Reads } from "../database.ts";
@@ -14,21 +11,16 @@ import type { LeaseTable } from "./lease-table.ts";
 import { longestLeaseMs } from "./leases.ts";
 import { SeenBeats } from "./seen-beats.ts";
 
-/**
- * Milliseconds for which a row that does not change may still have leases: a later beat may be confirmed and not
- * visible yet, if it was sent while a lease still ran from the beat that is visible.
- */
+/** Milliseconds for which an unchanged row may still have leases: a later beat may be confirmed and not visible yet. */
 const silentMs = 2 * longestLeaseMs;
 
 interface Dependencies {
-  /** The primary. */
   readonly db: Reads;
   readonly table: LeaseTable;
 }
 
 /**
- * @returns resolves once no process relies on a state of a standby that is older than this call: at once, but for one
- *   look at the primary, if none reads from standbys
+ * @returns resolves once no process relies on a standby's state older than this call; after one look if none reads them
  * @throws an error that means that the database is unavailable
  */
 export function createOtherLeases({ db, table }: Dependencies): () => Promise<void> {

@@ -1,7 +1,4 @@
-/**
- * Reading from standbys as strictly as from the primary, by leases: leases.ts decides when a standby may be relied on.
- * A row that a standby has is proof; that it lacks a row proves nothing.
- */
+/** Reading from standbys as strictly as from the primary, by leases. A row that a standby lacks proves nothing. */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { every, type Loop } from "../../base/loop.ts";
@@ -20,10 +17,7 @@ import { SeenBeats } from "./seen-beats.ts";
 const beatMs = 400;
 /** Milliseconds after which a standby that was never read from is reported. */
 const neverReadMs = 5_000;
-/**
- * Milliseconds without a beat after which the row of another process is removed, as it has ended. One that was only
- * held up makes its row anew, and none of its leases is as old as that.
- */
+/** Milliseconds without a beat after which another process's row is removed; one that was held up makes it anew. */
 const goneMs = 30_000;
 
 /** The fields that a statement on a standby selects besides its own. */
@@ -32,14 +26,11 @@ type EvidenceFields = { readonly [Name in keyof Evidence]: Field<Evidence[Name]>
 export interface Standbys {
   /** Selected in each statement that {@link read} runs, so that they come from the same snapshot as its rows. */
   readonly evidence: EvidenceFields;
-  /**
-   * Runs a query on a standby.
-   * @returns undefined if no standby can be relied on now: then the primary is to be asked
-   */
+  /** Runs a query on a standby; undefined if none can be relied on now: then the primary is to be asked. */
   read<T extends Evidence>(query: (reads: Reads) => Promise<T>): Promise<T | undefined>;
   /**
-   * Resolves once no process relies on a state of a standby that is older than this call: usually as soon as each
-   * standby has a commit that comes after it, otherwise when the longest possible lease has run out.
+   * Resolves once no process relies on a standby's state older than this call: each has a later commit, or leases ran
+   * out.
    * @throws an error that means that the database is unavailable, if that commit is not confirmed
    */
   applied(): Promise<void>;
@@ -47,10 +38,8 @@ export interface Standbys {
   start(): Loop;
 }
 
-/** Why a standby is not read from. */
 interface WhyNotRead {
   readonly reason?: string;
-  /** A statement failed. */
   readonly err?: unknown;
 }
 
@@ -140,7 +129,6 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
     report(host.address, isReadable, why);
   }
 
-  /** Finds out whether the host can be read from. */
   async function examine(host: StandbyHost): Promise<void> {
     const askedAt = currentMoment();
     try {
@@ -187,7 +175,6 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
   };
 }
 
-/** Why what a server shows cannot be relied on. */
 function reasonAgainst({ isStandby, beat }: Evidence): string {
   if (!isStandby) return "it is no standby, or its setting restart_after_crash is not off";
   if (beat === null)
@@ -197,10 +184,7 @@ function reasonAgainst({ isStandby, beat }: Evidence): string {
 
 type Parameters = "beat" | "servers" | "goneIds" | "goneBeats";
 
-/**
- * The statement of a beat. It returns the rows of all processes, as they were before. remote_apply makes it wait until
- * the synchronous standbys show it; they then show all that was committed before it, too.
- */
+/** A beat; returns all rows as they were. With remote_apply the standbys then show all that was committed before it. */
 function beatsOf(table: LeaseTable, processId: string) {
   const { processId: key, beat, servers } = names(table);
   const held = names(table, "held");
