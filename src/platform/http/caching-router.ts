@@ -1,7 +1,4 @@
-/**
- * Hono's router with a cache of the results for registered paths without parameters. It cannot grow by what callers
- * send.
- */
+/** Hono's router with a cache of the results for registered paths without parameters; callers cannot make it grow. */
 import { METHODS } from "node:http";
 import type { Result, Router } from "hono/router";
 import { TrieRouter } from "hono/router/trie-router";
@@ -9,7 +6,6 @@ import { TrieRouter } from "hono/router/trie-router";
 export class CachingRouter<T> implements Router<T> {
   readonly name = "CachingRouter";
   readonly #router = new TrieRouter<T>();
-  /** The results, by path and method. */
   readonly #cache = new Map<string, Map<string, Result<T>>>();
 
   add(method: string, path: string, handler: T): void {

@@ -1,7 +1,4 @@
-/**
- * The connections of a server, and how they close without losing a request: clients of busy ones are notified, idle
- * ones close at once, and what is open after the grace is cut.
- */
+/** The connections of a server. They close without losing a request; what is open after the grace is cut. */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
@@ -28,18 +25,12 @@ export class Connections {
   readonly #handshakes: Handshakes | undefined;
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Slots<{ readonly response: ServerResponse; readonly turn: number }>();
-  /** HTTP/1 responses since the start. */
   #turns = 0;
-  /** Connections since the start. */
   #accepted = 0;
   #isDraining = false;
   #isClosing = false;
 
-  /**
-   * @param idleMs idle time after which an HTTP/2 session is closed; for HTTP/1, Node does it
-   * @param stalls watches the connections of HTTP/1
-   * @param handshakes of a server over TLS
-   */
+  /** @param idleMs idle time of an HTTP/2 session; for HTTP/1, Node does it @param handshakes of a server over TLS */
   constructor(server: Server | Http2SecureServer, idleMs: number, stalls: Stalls, handshakes?: Handshakes) {
     this.#server = server;
     this.#handshakes = handshakes;
@@ -98,10 +89,7 @@ export class Connections {
     for (const session of this.#sessions) session.close();
   }
 
-  /**
-   * Lets Node read what arrived while the process was busy: requests on connections that seem idle, and connections in
-   * the listen queue, of which libuv accepts one in each turn of the event loop.
-   */
+  /** Lets Node read what arrived while the process was busy; of the listen queue, libuv accepts one in each turn. */
   async #acceptPending(): Promise<void> {
     let accepted = -1;
     for (let turn = 0; turn < 3 || (turn < maxTurns && accepted < this.#accepted); turn += 1) {
@@ -110,10 +98,7 @@ export class Connections {
     }
   }
 
-  /**
-   * Stops accepting, and resolves when every connection has closed.
-   * @returns how many had to be cut at the end of the grace
-   */
+  /** Stops accepting, and resolves when all have closed. @returns how many were cut at the end of the grace */
   async close(graceMs: number): Promise<number> {
     this.drain();
     this.#isClosing = true;

@@ -4,7 +4,6 @@ import type { Logger } from "pino";
 import type { CorsPolicy } from "../base/cors-policy.ts";
 import { RequestContext } from "../base/request-context.ts";
 
-/** The CORS policy as middleware of the HTTP APIs. */
 export function httpCors(policy: CorsPolicy, logger: Logger): MiddlewareHandler {
   const middleware = cors({
     origin: [...policy.origins],

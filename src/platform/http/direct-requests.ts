@@ -1,7 +1,4 @@
-/**
- * Finds the requests that need nothing of Hono, whose Fetch objects take a twelfth of the time of a look-up. They get
- * the response that they would get from it, but for the CORS headers of pages that may not read it.
- */
+/** Finds the requests that need nothing of Hono, whose Fetch objects take a twelfth of the time of a look-up. */
 import type { IncomingMessage } from "node:http";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
 import type { DirectRoute } from "../base/direct-routes.ts";
@@ -15,10 +12,7 @@ const maxDiscarded = 65_536;
 /** Finds the route of a request that need not pass Hono; undefined for all others. */
 export type FindDirect = (request: IncomingMessage) => DirectRoute | undefined;
 
-/**
- * @param cors for the responses, which do not pass Hono's middleware
- * @throws if two routes have the same method and path
- */
+/** @param cors for the responses, which do not pass Hono @throws if two routes have the same method and path */
 export function findDirectAmong(routes: readonly DirectRoute[], cors: CorsPolicy): FindDirect {
   const byTarget = new Map<string, Map<string, DirectRoute>>();
   for (const route of routes) {

@@ -30,10 +30,7 @@ export function findSheddableAmong(
   return (method, path) => router.match(method === "HEAD" ? "GET" : method, path)[0][0]?.[0];
 }
 
-/**
- * Refuses the request, or admits it until its response has been sent or given up.
- * @param begin handles the request, in this turn of the event loop or a later one, unless the client has gone
- */
+/** Refuses the request, or admits it until its response is sent or given up, and calls `begin` now or soon. */
 export function admit(
   admission: Admission,
   sheddable: Sheddable,

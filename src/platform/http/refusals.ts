@@ -23,10 +23,7 @@ export function expectationFailed(): ServiceError {
 /** A path segment of one or two dots, or a backslash, which URL parsers read as a slash. */
 const dotSegment = /[/\\]\.{1,2}([/\\]|$)|\\/;
 
-/**
- * The error for a request that two readers, such as a proxy and this server, could take for different ones.
- * @param request with its target in its one form
- */
+/** The error for a request, its target in its one form, that a proxy and this server could take for different ones. */
 export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest): ServiceError | undefined {
   const { url = "", rawHeaders, headers, httpVersionMajor } = request;
   const coding = headers["transfer-encoding"];

@@ -1,7 +1,4 @@
-/**
- * The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. It owns
- * the timeouts of clients and a shutdown that loses no request.
- */
+/** The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import {
   createSecureServer,
@@ -52,17 +49,13 @@ export interface HttpTimeouts extends StallLimits {
   readonly keepAliveMs: number;
 }
 
-/** The default timeouts. */
 export const defaultTimeouts: HttpTimeouts = { headersMs: handshakeMs, ...stallLimits, keepAliveMs: 75_000 };
 
-/** Admission, and the operations whose requests it may refuse. */
 interface Gate {
   readonly admission: Admission;
-  /** Finds an operation of the HTTP APIs. */
   readonly sheddable: FindSheddable;
 }
 
-/** The handlers of requests. */
 export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
   /** None unless given. */
@@ -83,10 +76,7 @@ interface HttpServerSettings {
 }
 
 interface HttpServer {
-  /**
-   * @param port 0 is any free port
-   * @returns the port
-   */
+  /** @param port 0 is any free port @returns the port */
   listen(host: string, port: number): Promise<number>;
   /** Sets the handlers. Until then every request gets a 503. */
   serve(handlers: HttpHandlers): void;
@@ -107,7 +97,6 @@ export async function listening(server: NetServer, host: string, port: number): 
   return typeof address === "object" && address ? address.port : port;
 }
 
-/** Creates the HTTP server, which does not listen yet. */
 export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const { tls, logger, timeouts = defaultTimeouts } = settings;
   const starting: Handler = (_request, response) =>
@@ -133,8 +122,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
     if (response instanceof HttpResponse) {
       if (ended.has(request.socket)) return;
       connections.track(response);
-      // Who sends no Host (RFC 9112 section 3.2), or a transfer coding over HTTP/1.0 (section 6.1), may have meant
-      // anything by what follows.
+      // After one without Host, or with a transfer coding over HTTP/1.0, what follows may mean anything (RFC 9112).
       const { host, "transfer-encoding": coding } = request.headers;
       if (host === undefined || (coding !== undefined && request.httpVersion === "1.0")) endAfter(response);
     } else {
@@ -221,8 +209,7 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
     allowHTTP1: true,
     Http1ServerResponse: HttpResponse,
     settings: { maxConcurrentStreams },
-    // All requests of a client may be given up at once, so it can be no less. Node takes the two together or not at
-    // all.
+    // All requests of a client may be given up at once. Node takes the two together or not at all.
     streamResetBurst: maxConcurrentStreams,
     streamResetRate: 33,
   });

@@ -18,13 +18,11 @@ export interface RequestHead {
   readonly own?: Fields;
 }
 
-/** The header fields of a response. */
 export interface ResponseFields {
   /** The value of the first field with this name, which is in lower case. */
   get(name: string): string | undefined;
 }
 
-/** How a stream ended. */
 export interface StreamEnd {
   /** The code of the peer's RST_STREAM frame (RFC 9113 section 7); undefined: there was none. */
   readonly resetCode: number | undefined;
@@ -43,18 +41,13 @@ export interface StreamListener {
   onEnd(end: StreamEnd): void;
 }
 
-/** A request in flight. */
 export interface ClientStream {
   /** Abandons the request (RST_STREAM with CANCEL). The server may process it all the same. `onEnd` is still called. */
   cancel(): void;
 }
 
-/** Follows one connection. */
 export interface ConnectionListener {
-  /**
-   * The peer's settings have come: the first time, requests may begin.
-   * @param maxStreams at once; it may be Infinity
-   */
+  /** The peer's settings have come: requests may begin. @param maxStreams at once; it may be Infinity */
   onSettings(maxStreams: number): void;
   /** The connection takes no more requests; those in flight may still finish. */
   onRetired(): void;

@@ -20,7 +20,6 @@ export class FloodGuard {
     this.#since = now;
   }
 
-  /** A response has come. */
   reset(): void {
     // The time is only looked at when there are too many, so a flood is noticed after twice as many at the latest.
     this.#frames = 0;

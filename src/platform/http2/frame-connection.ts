@@ -1,7 +1,4 @@
-/**
- * A connection that reads and writes its frames itself (RFC 9113): constant header fields are compressed once, the
- * requests of a turn go out in one write, and neither streams nor timers are objects of the runtime.
- */
+/** A connection that reads and writes its frames itself (RFC 9113), the requests of a turn in one write. */
 import type { Socket } from "node:net";
 import { codeOf } from "../base/error-code.ts";
 import {

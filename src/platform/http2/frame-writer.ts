@@ -23,7 +23,6 @@ export class FrameWriter {
     this.#end += this.#slab.write(preface, this.#end, "latin1");
   }
 
-  /** Any frame. */
   frame(type: number, flags: number, streamId: number, payload: Uint8Array): void {
     this.#reserve(frameHeaderBytes + payload.length);
     this.#header(payload.length, type, flags, streamId);
@@ -52,10 +51,7 @@ export class FrameWriter {
     }
   }
 
-  /**
-   * DATA with a whole body, which ends the stream. It must have at most `defaultFrameBytes`.
-   * @returns the bytes of the body
-   */
+  /** DATA with a whole body of at most `defaultFrameBytes`, which ends the stream. @returns the bytes of the body */
   body(streamId: number, body: string | Uint8Array): number {
     if (typeof body !== "string") {
       this.frame(frameType.data, flag.endStream, streamId, body);

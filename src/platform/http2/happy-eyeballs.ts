@@ -1,7 +1,4 @@
-/**
- * TCP connections to a host by Happy Eyeballs (RFC 8305). Node's own ends an attempt when it begins the next, and
- * begins only when the addresses of both families are known.
- */
+/** TCP connections by Happy Eyeballs (RFC 8305). Node's own ends an attempt when it begins the next. */
 import { lookup as systemLookup } from "node:dns";
 import { connect, isIP, type LookupFunction, type Socket } from "node:net";
 import { codeOf } from "../base/error-code.ts";
@@ -19,10 +16,7 @@ interface TcpTarget {
   readonly signal: AbortSignal;
 }
 
-/**
- * Connects to the address that is reached first; an attempt goes on while others are made.
- * @throws what the first failed attempt or look-up did, ENOTFOUND only if there is nothing else
- */
+/** Connects to the address that is reached first. @throws what failed first, ENOTFOUND only if there is nothing else */
 export function connectTcp({ host, port, lookup = systemLookup, signal }: TcpTarget): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
   const addresses: Record<4 | 6, string[]> = { 4: [], 6: [] };

@@ -9,10 +9,7 @@ const maxFields = 128;
 /** Most bytes of a block's fields, each counted with 32 more (RFC 9113 section 6.5.2): what we announce. */
 export const maxHeaderListBytes = 32_768;
 
-/**
- * @throws ConnectionError with COMPRESSION_ERROR if it is not a header block
- * @throws StreamError if there is more in it than we take; the connection can go on, as no state depends on it
- */
+/** @throws ConnectionError if it is no header block, StreamError if there is more in it than we take */
 export function decodeHeaderBlock(block: Buffer): Fields {
   return new HeaderBlock(block).fields();
 }

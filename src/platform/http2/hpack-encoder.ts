@@ -1,7 +1,4 @@
-/**
- * Encodes the header blocks of requests (RFC 7541 section 3). What requests share is put into the peer's dynamic table
- * once, what belongs to one never is. Nothing is Huffman-coded.
- */
+/** Encodes the header blocks of requests (RFC 7541 section 3). What they share goes into the peer's table once. */
 import type { Fields, RequestHead } from "./connection.ts";
 import { staticTable } from "./hpack-static-table.ts";
 
@@ -66,10 +63,7 @@ export class HpackEncoder {
     this.#blocks = new WeakMap();
   }
 
-  /**
-   * @returns the block; it is valid until the next call
-   * @throws TypeError for what is not valid in HTTP; then the table is as it was
-   */
+  /** @returns the block, valid until the next call @throws TypeError for what is not valid; the table is as it was */
   encode({ path, shared, own = [] }: RequestHead): Uint8Array {
     if (!pathPattern.test(path)) throw new TypeError("The path is not valid.");
     check(own, false);
@@ -90,7 +84,6 @@ export class HpackEncoder {
     return this.#scratch.subarray(0, this.#at);
   }
 
-  /** Makes room for the block. */
   #begin(path: string, shared: Fields, own: Fields, known: number): void {
     let bytes = path.length + known + 4 * integerBytes;
     for (const text of shared) bytes += text.length + 2 * integerBytes;

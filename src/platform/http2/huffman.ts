@@ -16,7 +16,6 @@ const codeBits = `
   .map(Number);
 
 const endOfString = 256;
-/** The longest code. */
 const maxBits = 30;
 
 /** An inner node of the code's tree: for each bit another node, or a symbol. */

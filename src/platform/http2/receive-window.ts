@@ -7,10 +7,7 @@ export class ReceiveWindow {
     this.#size = size;
   }
 
-  /**
-   * Counts the payload of a DATA frame, padding included.
-   * @returns by how much to open the window with WINDOW_UPDATE; 0: not yet
-   */
+  /** Counts a DATA frame's payload, padding included. @returns the increment of WINDOW_UPDATE; 0: not yet */
   take(bytes: number): number {
     this.#used += bytes;
     if (this.#used < this.#size / 2) return 0;

@@ -3,7 +3,6 @@ import type { Fields, ResponseFields } from "./connection.ts";
 import { decodeHeaderBlock } from "./hpack-decoder.ts";
 import { errorCode, StreamError } from "./protocol.ts";
 
-/** The header section of a response. */
 interface ResponseHead {
   /** The status, from 100 to 999. Below 200 the response is an interim one, and the final one follows. */
   readonly status: number;

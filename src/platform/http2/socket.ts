@@ -6,9 +6,7 @@ import { type ConnectionOptions, noHttp2 } from "./connection.ts";
 import { connectTcp } from "./happy-eyeballs.ts";
 
 /**
- * Connects. The peer's certificate must be valid for the host.
- * @param protocol to speak; HTTP/1.1 is also assumed of a peer that does not say
- * @param signal ends the attempt; it has no effect on the socket that is returned
+ * Connects; the peer's certificate must be valid for the host. @param signal ends the attempt, not the socket
  * @throws the error of connecting; one with the code {@link noHttp2} if TLS shows that the peer does not speak it
  */
 export async function openSocket(

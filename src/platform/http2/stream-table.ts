@@ -1,6 +1,5 @@
 /**
- * The open streams of a connection by their ids, which count up by two; where two would have the same slot, the table
- * grows. A `Map` would keep alive what it no longer holds (see base/slots.ts).
+ * The open streams by their ids, which count up by two; where two would have one slot, the table grows (base/slots.ts).
  */
 import type { Stream } from "./stream.ts";
 

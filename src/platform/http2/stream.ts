@@ -9,7 +9,6 @@ export class Stream implements ClientStream {
   sendWindow: number;
   /** The rest of the body while the peer's windows are full. */
   unsent: Uint8Array | undefined;
-  /** Whether the final response has begun. */
   hasResponse = false;
   /** Bytes of the response's body that are to come, if it has announced them. */
   expectedBytes: number | undefined;

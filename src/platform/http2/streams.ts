@@ -30,7 +30,6 @@ interface StreamsOptions {
   readonly guard: FloodGuard;
   /** Id of the first stream: odd. */
   readonly firstId: number;
-  /** The last stream has ended. */
   readonly onEmpty: () => void;
 }
 
@@ -83,7 +82,6 @@ export class Streams {
     this.#passedId = this.#nextId - 2;
   }
 
-  /** The peer's settings have changed. */
   applySettings(previousWindow: number): void {
     this.#encoder.setPeerTableSize(this.#peer.headerTableSize);
     const difference = this.#peer.initialWindowSize - previousWindow;
@@ -165,7 +163,6 @@ export class Streams {
     }
   }
 
-  /** The connection is gone. */
   endAll(): void {
     for (const stream of this.#open.all()) {
       this.#end(stream, {
@@ -184,10 +181,7 @@ export class Streams {
     this.#end(stream, { resetCode: undefined, isUnprocessed: false, isComplete: false });
   }
 
-  /**
-   * The stream, if it is open; frames of one that has ended are ignored.
-   * @throws ConnectionError for a stream that never was (section 5.1.1)
-   */
+  /** The stream, if it is open; frames of an ended one are ignored. @throws ConnectionError for one that never was */
   #find(streamId: number): Stream | undefined {
     const stream = this.#open.get(streamId);
     if (stream === undefined) {
@@ -197,7 +191,6 @@ export class Streams {
     return stream;
   }
 
-  /** The response is complete. */
   #complete(stream: Stream): void {
     if (stream.expectedBytes) throw new StreamError(errorCode.protocolError, "less of a body than announced");
     this.#guard.reset();

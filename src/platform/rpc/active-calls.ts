@@ -33,7 +33,6 @@ export class RpcPipeline {
     this.#isTraced = isTraced;
   }
 
-  /** Announces the methods of a service to the observer. */
   serves({ descriptor, methods }: RpcService, protocol: RpcProtocol): void {
     for (const method of methods) {
       this.#observer.serves({ service: descriptor.typeName, method: method.descriptor.name, protocol });
@@ -59,7 +58,6 @@ export class RpcPipeline {
     for (const call of this.#active) if (call.streams) call.stop(shuttingDown);
   }
 
-  /** Ends all calls. */
   stopAll(): void {
     for (const call of this.#active) call.stop(shuttingDown);
   }

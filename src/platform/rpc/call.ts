@@ -1,7 +1,6 @@
 /**
- * The pipeline around every method, in the same order for every protocol: a request context, a deadline, the
- * method itself, its errors as statuses, metrics and the log. The servers only translate between this and their
- * protocol.
+ * The pipeline around every method, for every protocol: a request context, a deadline, the method, its errors as
+ * statuses, metrics and the log. The servers only translate between this and their protocol.
  */
 import {
   create,
@@ -31,7 +30,6 @@ export interface CallOrigin {
   readonly context?: RequestContext | undefined;
 }
 
-/** The dependencies and settings of a call, which the pipeline passes in. */
 interface CallOptions {
   readonly logger: Logger;
   readonly observer: RpcObserver;
@@ -42,7 +40,6 @@ interface CallOptions {
   readonly ended: () => void;
 }
 
-/** One call, from the start of its handling to its status. */
 export class ActiveCall implements RpcCall, Timed {
   readonly context: RequestContext;
   readonly metadata: (name: string) => string | undefined;
@@ -96,10 +93,7 @@ export class ActiveCall implements RpcCall, Timed {
     this.stop(deadlineExceeded);
   }
 
-  /**
-   * Ends the call from outside, at once, whether or not the method obeys its signal. Has no effect if the call has
-   * ended: then no reason is created either, since the servers call this after every call.
-   */
+  /** Ends the call from outside, whether or not the method obeys its signal; no effect once it has ended. */
   stop(makeReason: () => ConnectError): void {
     if (this.#finished) return;
     const reason = makeReason();
@@ -110,10 +104,7 @@ export class ActiveCall implements RpcCall, Timed {
     this.#closeStream?.();
   }
 
-  /**
-   * Runs a unary method.
-   * @throws ConnectError only, which may be shown to the caller
-   */
+  /** Runs a unary method. @throws ConnectError only, which may be shown to the caller */
   unary<Encoded>(
     method: UnaryMethod,
     request: Message,
@@ -142,8 +133,7 @@ export class ActiveCall implements RpcCall, Timed {
   }
 
   /**
-   * Runs a server-streaming method. A message is pulled from it once the previous one has been consumed.
-   * @throws ConnectError only, which may be shown to the caller
+   * Runs a server-streaming method, a message at a time. @throws ConnectError only, which may be shown to the caller
    */
   async *stream<Encoded>(
     method: ServerStreamingMethod,
@@ -217,13 +207,11 @@ export class ActiveCall implements RpcCall, Timed {
     }
   }
 
-  /** The method, as log fields. */
   #operation(): { service: string; operation: string } {
     return { service: this.#method.parent.typeName, operation: this.#method.name };
   }
 }
 
-/** The error as a status. */
 export function connectError({ message, kind, retryAfterSeconds: wait }: ServiceError): ConnectError {
   // Half a surrogate pair cannot be percent-encoded: as a status message it would break the response.
   const detail = message.toWellFormed();

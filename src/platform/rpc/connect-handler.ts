@@ -1,7 +1,4 @@
-/**
- * Connect and gRPC-Web (and gRPC, if the caller uses HTTP/2) on the port of the HTTP APIs: a handler for
- * node:http and for the compatibility API of node:http2.
- */
+/** Connect, gRPC-Web, and gRPC over HTTP/2, on the port of the HTTP APIs, for node:http and node:http2. */
 import {
   ConnectError,
   type ConnectRouter,
@@ -53,7 +50,6 @@ interface ConnectHandler {
   handle(request: NodeRequest, response: NodeResponse): void;
 }
 
-/** The state of a request, before and after its call has begun. */
 interface Arrival {
   readonly context: RequestContext;
   /** Aborted when the caller has disconnected. */
@@ -150,10 +146,7 @@ function readRequest(request: NodeRequest, response: NodeResponse, arrival: Arri
   }
 }
 
-/**
- * The body. It differs from Node's stream in two ways: reading ends with the call, and the unread rest of a body
- * is discarded without closing the connection, so that the caller gets the response.
- */
+/** The body. Reading ends with the call, and its unread rest is discarded, so that the caller gets the response. */
 function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Array> {
   const chunks: AsyncIterator<Uint8Array> = request.iterator({ destroyOnReturn: false });
   const close = async () => chunks.return?.();

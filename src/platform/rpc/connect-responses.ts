@@ -1,7 +1,4 @@
-/**
- * Responses to requests on RPC paths that are not calls: to a preflight request, and to a method that the service
- * does not have, in the format of the caller's protocol.
- */
+/** Responses to requests on RPC paths that are not calls, in the format of the caller's protocol. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
@@ -32,18 +29,13 @@ export function sendUnknownMethod(request: NodeRequest, response: NodeResponse):
   sendStatus(request, response, new ConnectError("The service has no such method.", Code.Unimplemented), 501);
 }
 
-/** A response as a whole. */
 interface WholeResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | number>>;
   readonly body: Buffer;
 }
 
-/**
- * An error, in the format of the protocol that the request's content type names. Where it names none of them, it is a
- * 415 that says the error as Connect does.
- * @param httpStatus of a unary response over Connect
- */
+/** An error in the format of the content type's protocol, else a 415. @param httpStatus of a unary one over Connect */
 export function errorResponse(
   {
     contentType = "",
@@ -68,10 +60,7 @@ export function errorResponse(
   return { status, headers: { "content-type": "application/json", ...headers }, body };
 }
 
-/**
- * Responds with an error, without a call.
- * @param httpStatus of a unary response over Connect
- */
+/** Responds with an error, without a call. @param httpStatus of a unary response over Connect */
 export function sendStatus(
   { method, headers: { "content-type": contentType } }: NodeRequest,
   response: NodeResponse,
@@ -82,7 +71,6 @@ export function sendStatus(
   send(response, status, headers, body);
 }
 
-/** Sends a whole response. */
 export function send(
   response: NodeResponse,
   status: number,

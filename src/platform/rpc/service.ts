@@ -1,7 +1,4 @@
-/**
- * A proto service and its implementation, bound together once for every protocol: native gRPC (grpc-server.ts),
- * and Connect and gRPC-Web (connect-handler.ts). The same pipeline, in call.ts, runs around each method.
- */
+/** A proto service and its implementation, bound once for every protocol; call.ts runs around each method. */
 import type {
   DescMessage,
   DescMethod,
@@ -15,7 +12,6 @@ import type { Prioritized } from "../base/admission.ts";
 import type { Priority } from "../base/priority.ts";
 import type { RequestContext } from "../base/request-context.ts";
 
-/** The call of a method, besides its request message. */
 export interface RpcCall {
   readonly context: RequestContext;
   /** First value of the caller's metadata of this name (lower case), where it is text. */
@@ -82,10 +78,7 @@ export function prioritizedMethods(services: readonly RpcService[]): Map<string,
   return new Map(unary);
 }
 
-/**
- * Binds a service to its implementation.
- * @throws TypeError if a method is missing, or takes a stream; the types refuse both too
- */
+/** Binds a service to its implementation. @throws TypeError if a method is missing, or takes a stream */
 export function implement<Service extends DescService>(
   service: Service,
   implementation: RpcImplementation<Service> & object,
