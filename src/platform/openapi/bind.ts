@@ -30,17 +30,12 @@ import { type RequestBody, readBody, validate } from "./request-body.ts";
 import { acceptsJson, contractViolations, jsonNames, responsesOf, type Success } from "./response.ts";
 import { routeOf } from "./sheddable.ts";
 
-/** A service's document with everything that binding it needs. */
 export interface Binding<Operations, Caller> {
-  /** Name in metrics and logs. */
   readonly service: string;
   readonly document: ContractDocument;
   readonly handlers: Handlers<Operations, Caller>;
-  /** The handlers, by the name of the security scheme. */
   readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
-  /**
-   * The caller of an operation that lists no scheme (`{}`) as an alternative: by its body, before that is validated.
-   */
+  /** The caller of an operation that lists no scheme (`{}`), by its body, before that is validated. */
   readonly bodySecurity?: BodySecurityHandler<Caller>;
   readonly logger: Logger;
   readonly observer: HttpObserver;
@@ -51,12 +46,9 @@ export interface Binding<Operations, Caller> {
 /** A context with Node's own request and response, which @hono/node-server adds. */
 type NodeContext = Context<{ Bindings: HttpBindings | Http2Bindings }>;
 
-/** Node's own request. */
 type NodeRequest = NodeContext["env"]["incoming"];
 
-/** The routes of a document. */
 export interface BoundContract {
-  /** All of them. */
   readonly app: Hono;
   /** Once more, and without Hono, those whose requests have a body and no parameters in their URL. */
   readonly direct: readonly DirectRoute[];
@@ -67,10 +59,7 @@ type AnyHandler<Caller> = (
   call: Call<Caller>,
 ) => Promise<Success>;
 
-/**
- * Routes for every operation of the document, with 405 and OPTIONS for its paths.
- * @throws if the document names an operation or a security scheme that has no handler
- */
+/** Routes for every operation, with 405 and OPTIONS. @throws if an operation or a security scheme has no handler */
 export function bindContract<Operations, Caller>(binding: Binding<Operations, Caller>): BoundContract {
   const app = new Hono();
   const direct: DirectRoute[] = [];
@@ -322,7 +311,6 @@ function securityOf<O, Caller>({ security }: Binding<O, Caller>, operation: Cont
   });
 }
 
-/** The response for a path that no document has. */
 export function notFound(logger: Logger): (c: Context) => Response {
   return (c) => {
     const context = contextOf(logger, headersOf(c));

@@ -1,7 +1,6 @@
 /** The challenge for a caller that sends no credentials, or wrong ones: by the security scheme of the document. */
 import type { ContractOperation } from "./document.ts";
 
-/** The challenge of one scheme of HTTP authentication. */
 interface Challenge {
   /** Ends the sentence of a 401. */
   readonly advice: string;
@@ -25,10 +24,7 @@ const bearer = (realm: string): Challenge => ({
   },
 });
 
-/**
- * The challenge of an operation: that of its first scheme that has one. Undefined for a public operation.
- * @throws if the operation is protected, and none of its schemes is Basic or Bearer with a realm
- */
+/** The challenge of an operation; undefined for a public one. @throws if no scheme is Basic or Bearer with a realm */
 export function challengeOf({
   id,
   schemes,

@@ -1,7 +1,4 @@
-/**
- * Schemas of responses are open, as clients must ignore what they do not know. These functions close them for the check
- * that nothing is sent which the document does not describe.
- */
+/** Closes schemas of responses, which are open for clients, for the check that nothing undescribed is sent. */
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -36,10 +33,7 @@ function closing(schema: unknown, isPart: boolean): unknown {
   return isPart && hasMembers && !says ? { ...copy, unevaluatedProperties: false } : copy;
 }
 
-/**
- * A copy of the schema in which no object may have members that are not described, unless none is, or it says so
- * itself.
- */
+/** A copy of the schema in which no object may have undescribed members, unless none is, or it says so itself. */
 export function closed(schema: object): object {
   return Object(closing(schema, true));
 }

@@ -1,6 +1,5 @@
 /**
- * An OpenAPI 3.1 document, read, dereferenced, and its schemas compiled. Operations and validators of requests are
- * those of openapi-backend, with an Ajv for 2020-12; Hono routes.
+ * An OpenAPI 3.1 document, read and compiled: operations and validators of openapi-backend, with an Ajv for 2020-12.
  */
 import { readFileSync } from "node:fs";
 import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
@@ -27,7 +26,6 @@ export interface ParameterObject {
   readonly schema?: { readonly type?: string };
 }
 
-/** The part of an OpenAPI security scheme that is used here. */
 interface SecurityScheme {
   /** http or apiKey. */
   readonly type: string;
@@ -43,7 +41,6 @@ interface SecurityScheme {
 /** The format of an operation's errors: RFC 9457, or RFC 6749 section 5.2. */
 type ErrorFormat = "problem" | "oauth";
 
-/** One operation of a document, ready to be bound. */
 export interface ContractOperation {
   readonly id: string;
   /** Lower case. */
@@ -59,10 +56,7 @@ export interface ContractOperation {
   /** The schemes that `security` names, each once, in its order. */
   readonly schemes: readonly SecurityScheme[];
   readonly parameters: readonly ParameterObject[];
-  /**
-   * Media types of the request body, those of `x-also-accepts` last, which have no schema. Undefined if there is no
-   * body.
-   */
+  /** Media types of the body, those of `x-also-accepts` last, without a schema; undefined if there is no body. */
   readonly bodyTypes: readonly string[] | undefined;
   readonly bodyRequired: boolean;
   readonly responses: Readonly<Record<string, ResponseObject>>;
@@ -78,13 +72,9 @@ export interface ContractOperation {
   responseValidator(status: number, mediaType: string): ValidateFunction | undefined;
 }
 
-/** A contract as it is served and bound. */
 export interface ContractDocument {
-  /** The parts of the service beside the document. */
   readonly protos: Protos | undefined;
-  /** The document's text. */
   readonly yaml: string;
-  /** The parsed document. */
   readonly json: object;
   readonly title: string;
   /** URL of the server that it names, as it is written there. */
@@ -137,10 +127,7 @@ function createAjv(options: { coerceTypes: boolean; allErrors: boolean }): Ajv20
   return ajv;
 }
 
-/**
- * The URL of the one server of a document.
- * @throws if the document has variables, or servers of a path, which many readers do not know
- */
+/** @throws if the document has variables, several servers, or servers of a path, which many readers do not know */
 function serverUrlOf({ info, servers = [], paths = {} }: Document): string {
   const [server, ...more] = servers;
   const isPlain = server && !server.variables && /^https?:\/\/[^/]+\/.*[^/]$/.test(server.url);
@@ -156,10 +143,7 @@ export interface ContractTexts {
   readonly json: string;
 }
 
-/**
- * @param name of a document in openapi/
- * @param protos the folder of the service in proto/, if it has one
- */
+/** @param name of a document in openapi/ @param protos the folder of the service in proto/, if it has one */
 export function contractTexts(name: string, protos?: string): ContractTexts {
   const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8");
   const texts = { yaml: read(`openapi/${name}.yaml`), json: read(`gen/openapi/${name}.json`) };
@@ -169,7 +153,6 @@ export function contractTexts(name: string, protos?: string): ContractTexts {
 /** The part of a contract that follows from the text of a document alone. */
 type Compiled = Omit<ContractDocument, "protos" | "yaml">;
 
-/** Documents that have been read, by their texts. */
 const contracts = new Map<string, Promise<Compiled>>();
 
 /** Reads a document, once in a process. @throws for a mistake in it */
@@ -200,7 +183,6 @@ async function compile(json: Document): Promise<Compiled> {
   return { json, title: json.info.title, serverUrl, basePath, operations };
 }
 
-/** The part of an OpenAPI path item that is used here. */
 interface PathItem {
   readonly servers?: readonly object[];
   readonly "x-also-at"?: string;

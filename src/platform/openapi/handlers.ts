@@ -1,17 +1,11 @@
-/**
- * The types of a handler's request and response, by openapi-typescript's operations. A status, body or header that an
- * operation does not declare does not compile, nor a table of handlers that lacks an operation.
- */
+/** The types of handlers, by openapi-typescript's operations: what an operation does not declare does not compile. */
 import type { RequestContext } from "../base/request-context.ts";
 import type { HeaderReader } from "./headers.ts";
 
 /** The members of T that are declared by name, without its index signature. */
 type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
 
-/**
- * T as a response states it: every member is a key, at any depth; an optional one may be undefined, which JSON leaves
- * out.
- */
+/** T as a response states it: every member is a key, at any depth; an optional one may be undefined. */
 export type Stated<T> = T extends readonly (infer Item)[]
   ? readonly Stated<Item>[]
   : T extends object
@@ -23,9 +17,8 @@ export type Stated<T> = T extends readonly (infer Item)[]
     : T;
 
 /**
- * Ends the taking apart of a body or a query: `const { name, size, ...rest } = body; nothingElse(rest);`. A member that
- * is added to the document does not compile until it is taken out by name too.
- * @param _rest what is left; members that the document does not list may be among it
+ * Ends the taking apart of a body: `const { name, ...rest } = body; nothingElse(rest);`. A member that is added to the
+ * document does not compile until it is taken out by name too.
  */
 export function nothingElse(_rest: Readonly<Record<string, never>>): void {
   // The type is the check.
@@ -45,7 +38,6 @@ type BodyOf<Op> = Op extends { requestBody: { content: infer C } }
     ? C[keyof C] | undefined
     : undefined;
 
-/** A request that was parsed and found valid. */
 interface OperationRequest<Op> {
   readonly path: ParametersOf<Op, "path">;
   readonly query: ParametersOf<Op, "query">;
@@ -79,7 +71,6 @@ type OperationResponse<Op> = Op extends { responses: infer R }
       SuccessStatus]
   : never;
 
-/** The caller and the context of a request. */
 export interface Call<Caller> {
   readonly context: RequestContext;
   /** The method, in upper case. An operation that is a GET is called for HEAD too, and must change nothing then. */
@@ -89,7 +80,6 @@ export interface Call<Caller> {
   readonly header: HeaderReader;
 }
 
-/** One handler for each operation of a document. */
 export type Handlers<Operations, Caller> = {
   readonly [Id in keyof Operations]: (
     request: OperationRequest<Operations[Id]>,
@@ -97,18 +87,12 @@ export type Handlers<Operations, Caller> = {
   ) => Promise<OperationResponse<Operations[Id]>>;
 };
 
-/**
- * Checks the credentials of one security scheme. Returns undefined for none of this scheme, or wrong ones; a
- * ServiceError refuses the request in another way.
- */
+/** Checks the credentials of one scheme. Undefined: none, or wrong ones; a ServiceError refuses in another way. */
 export type SecurityHandler<Caller> = (
   call: Omit<Call<Caller>, "caller">,
 ) => Caller | undefined | Promise<Caller | undefined>;
 
 /**
- * Checks the credentials that may be in a body.
- * @param body as it was read: not validated
- * @param call its caller is the one by the headers
- * @returns the caller; throws a ServiceError to refuse the request
+ * Checks credentials in a body, not validated yet; the call's caller is that by the headers. A ServiceError refuses.
  */
 export type BodySecurityHandler<Caller> = (body: unknown, call: Call<Caller>) => Caller | Promise<Caller>;

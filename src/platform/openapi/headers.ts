@@ -4,10 +4,7 @@ import type { Http2ServerRequest } from "node:http2";
 /** Returns a header by its name in lower case; undefined if it was not sent. */
 export type HeaderReader = (name: string) => string | undefined;
 
-/**
- * Reads single headers from Node's raw headers; a repeated one is joined with commas (RFC 9110 section 5.3), where Node
- * would drop all but the first of some. Not for `Cookie`.
- */
+/** Reads headers from Node's raw ones, repeated ones joined with commas (RFC 9110 section 5.3). Not for `Cookie`. */
 export function headerReader({ rawHeaders }: IncomingMessage | Http2ServerRequest): HeaderReader {
   return (name) => {
     let value: string | undefined;

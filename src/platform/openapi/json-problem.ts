@@ -1,6 +1,5 @@
 /**
- * Problems of a JSON body that no schema can express and that JSON.parse hides: repeated members, numbers that lose
- * digits, texts that cannot be stored, deep nesting. One scan, at about the cost of JSON.parse.
+ * Problems of a JSON body that JSON.parse hides: repeated members, numbers that lose digits, unstorable texts, nesting.
  */
 import type { InputError } from "../base/errors.ts";
 import { losesDigits } from "./json-numbers.ts";
@@ -55,10 +54,7 @@ class Level {
   }
 }
 
-/**
- * The first problem of a JSON text; undefined if there is none.
- * @param text valid JSON, decoded from UTF-8
- */
+/** The first problem of a JSON text; undefined if there is none. @param text valid JSON, decoded from UTF-8 */
 export function jsonProblem(text: string): InputError | undefined {
   return new Scan(text).firstProblem();
 }
@@ -68,7 +64,6 @@ class Scan {
   readonly #levels: Level[] = [];
   /** How many arrays and objects are around the place. */
   #depth = 0;
-  /** The innermost of them. */
   #level: Level | undefined;
   /** The place of the last character of the token. */
   #end = 0;

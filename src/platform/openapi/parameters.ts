@@ -4,7 +4,6 @@ import type { ContractOperation, ParameterObject } from "./document.ts";
 import type { HeaderReader } from "./headers.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 
-/** Values of parameters, by place and name. */
 export interface ParameterValues {
   readonly path: Record<string, string>;
   readonly query: Record<string, string | string[]>;
@@ -42,15 +41,12 @@ function isConstrained({ name, required, schema }: ParameterObject): boolean {
   return required === true || (type !== undefined && type !== "string") || Object.keys(more).length > 0;
 }
 
-/** A path parameter with the index of its segment. */
 interface InSegment {
   readonly parameter: ParameterObject;
   readonly index: number;
 }
 
-/**
- * Splits before it decodes, so that an encoded slash is a part of a value. Hono would make `%FF` and `%25FF` one value.
- */
+/** Splits before it decodes, so that an encoded slash is a part of a value. */
 function readPath(declared: readonly InSegment[], url: string): Record<string, string> {
   const start = url.indexOf("/", url.indexOf("//") + 2);
   const given = (/^[^?#]*/.exec(url.slice(start))?.[0] ?? "").split("/");

@@ -1,7 +1,6 @@
 /** The protos of a service, served beside its document: as written, compiled, and as what its events are. */
 import { readdirSync, readFileSync } from "node:fs";
 
-/** The contracts that a service has besides its document. */
 export interface Protos {
   /** The text of each file, by the path that other files import it by, such as `orders/v1/orders.proto`. */
   readonly files: ReadonlyMap<string, string>;

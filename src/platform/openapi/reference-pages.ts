@@ -21,11 +21,9 @@ export interface Page {
   readonly etag: string;
   /** A request with this version in the query (`v`) always gets these bytes, so the response is immutable. */
   readonly version: string | undefined;
-  /** The headers of a 200. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** The parts of a request that a page may depend on. */
 interface PageRequest {
   /** The origin that the client used, such as https://api.example.com; undefined if its host is not plain. */
   readonly origin: string | undefined;
@@ -46,10 +44,7 @@ const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/**
- * Runs in the browser. "Try it out" sends requests to the server of the page, with what was authorised in the page
- * alone. No deep links: an operation that one opens has lost its path's parameters.
- */
+/** Runs in the browser: "Try it out" asks the server of the page, without cookies. Deep links lose path parameters. */
 const initialiser = `"use strict";
 SwaggerUIBundle({
   url: "openapi.json",

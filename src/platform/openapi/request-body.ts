@@ -135,7 +135,6 @@ function decodeFormText(text: string): string {
   return new URLSearchParams(`=${text}`).get("") ?? "";
 }
 
-/** A parsed body. */
 export interface RequestBody {
   /** Undefined if the operation has none, or if an optional body is absent. */
   readonly value: unknown;
@@ -145,7 +144,6 @@ export interface RequestBody {
 
 const noBody: RequestBody = { value: undefined, namesAllErrors: true };
 
-/** Reads and parses the body. */
 export async function readBody(
   header: HeaderReader,
   stream: Readable,

@@ -5,7 +5,6 @@ import type { RequestContext } from "../base/request-context.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractOperation, ResponseObject } from "./document.ts";
 
-/** The successful result that a handler returned. */
 export interface Success {
   readonly status: number;
   readonly body?: unknown;
@@ -21,7 +20,6 @@ function fixedHeaders(response: ResponseObject): Record<string, string> {
   return fixed;
 }
 
-/** Makes the responses of one operation. */
 export function responsesOf(operation: ContractOperation) {
   const fixed = new Map(
     Object.entries(operation.responses).map(([status, response]) => [Number(status), fixedHeaders(response)]),

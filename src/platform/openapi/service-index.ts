@@ -23,7 +23,6 @@ interface ProtoLinks {
 
 /** Where the AsyncAPI document is, below the base path. */
 export const asyncapiPath = "asyncapi.json";
-/** Where the protos are, below the base path. */
 export const protosPath = "protos";
 /** Where the descriptor set is, below the base path. */
 export const descriptorSetPath = `${protosPath}/descriptors.binpb`;
@@ -80,7 +79,6 @@ ${items.join("\n")}
 `;
 }
 
-/** Escapes a text for HTML. */
 export function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 }

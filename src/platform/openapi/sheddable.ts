@@ -7,10 +7,7 @@ import type { ContractDocument, ContractOperation } from "./document.ts";
 import { headerReader } from "./headers.ts";
 import { responsesOf } from "./response.ts";
 
-/**
- * The operations whose requests may be refused, which declare a 503; the others cost no more than a refusal.
- * @param service for the metrics
- */
+/** The operations that may be refused: they declare a 503. @param service for the metrics */
 export function sheddableOperations(
   service: string,
   { operations }: ContractDocument,

@@ -1,5 +1,3 @@
-/** Checks of every text in a request. */
-
 /** The problem of a text that a text column or a JSON column cannot store unchanged; undefined if there is none. */
 export function textProblem(text: string): string | undefined {
   if (text.includes("\0")) return "contains a NUL character";
@@ -7,9 +5,7 @@ export function textProblem(text: string): string | undefined {
   return undefined;
 }
 
-/**
- * Whether percent-encoded bytes are not UTF-8, which URLSearchParams replaces, so that different texts become equal.
- */
+/** Whether percent-encoded bytes are not UTF-8, so that URLSearchParams would make different texts equal. */
 export function hidesInvalidUtf8(encoded: string): boolean {
   try {
     decodeURIComponent(encoded);
