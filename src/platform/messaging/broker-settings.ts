@@ -13,7 +13,6 @@ import { certificatesPem } from "../settings/pem.ts";
 import { type Reading, type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
 import { isPrivate } from "../settings/urls.ts";
 
-/** The address of one server of NATS. */
 const serverUrl = checked(
   "a URL such as nats://nats.internal:4222 or tls://nats.example.com:4222",
   (text) => {
@@ -58,7 +57,6 @@ function isCredentialsFile(text: string): boolean {
   return /-----BEGIN NATS USER JWT-----[\s\S]+-----BEGIN USER NKEY SEED-----/.test(text);
 }
 
-/** The settings of the broker, row by row. */
 export const brokerTable = {
   BROKER_URL: {
     description:
@@ -93,7 +91,6 @@ export const brokerTable = {
 } as const satisfies SettingsTable;
 
 export interface BrokerSettings {
-  /** The URLs of the servers of one cluster. */
   readonly servers: readonly string[];
   /** A user and password, or the text of a credentials file; undefined: the client does not sign in. */
   readonly credentials:

@@ -18,19 +18,13 @@ import { createNatsConnection, timeoutMs } from "./nats-connection.ts";
 export type { DurableConsumer, EventStream } from "./jetstream.ts";
 
 export interface Broker {
-  /**
-   * Makes the stream, or gives it the retention and replicas of the settings. For its owner, once: it may remove
-   * events.
-   */
+  /** Makes the stream, or gives it the settings, which may remove events: for its owner, once. */
   prepareStream(stream: EventStream): Promise<void>;
   /** Makes the consumer and its stream if they are missing. */
   ensureConsumer(consumer: DurableConsumer): Promise<void>;
   /** Looks the stream up at the broker, and makes it if it is missing. Rejects while the stream has no leader. */
   ensureStream(stream: EventStream): Promise<void>;
-  /**
-   * Resolves once the stream keeps the message, on most of its replicas; one with an id of the last ten minutes is
-   * dropped.
-   */
+  /** Resolves once most replicas keep the message; one with an id of the last ten minutes is dropped. */
   publish(stream: EventStream, subject: string, id: string, event: EncodedEvent): Promise<void>;
   /** Rejects while there is no connection: at once, if there was one that is lost. */
   connected(): Promise<void>;
@@ -51,7 +45,6 @@ export interface PreparedBroker {
 
 interface Options {
   readonly settings: BrokerSettings;
-  /** The client's name at the broker, for its operators. */
   readonly name: string;
   readonly logger: Logger;
 }

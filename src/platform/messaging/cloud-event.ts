@@ -20,7 +20,6 @@ export interface CloudEvent {
   readonly tracestate?: string;
 }
 
-/** An event as the broker carries it. */
 export interface EncodedEvent {
   readonly headers: ReadonlyMap<string, string>;
   readonly payload: Uint8Array;
@@ -40,10 +39,7 @@ const header = (attribute: string) => `ce-${attribute}`;
 /** A header's value: all but visible ASCII, quotation marks and percent signs is percent-encoded (NATS binding). */
 const escaped = (text: string) => text.replace(/[^!#$&-~]/gu, encodeURIComponent);
 
-/**
- * Encodes an event for the broker; a field of the data that a newer version has added is left out.
- * @throws if the data is not a message of the schema
- */
+/** Encodes an event for the broker, without fields of a newer version. @throws if the data does not fit the schema */
 export function encodeEvent(event: CloudEvent, schema: DescMessage): EncodedEvent {
   return {
     headers: new Map([
@@ -63,8 +59,7 @@ export function encodeEvent(event: CloudEvent, schema: DescMessage): EncodedEven
 }
 
 /**
- * Decodes an event of the broker.
- * @param get returns the value of a header; undefined or empty if there is none
+ * Decodes an event of the broker. @param get the value of a header, if there is one
  * @throws if the message is no event of this schema; the error quotes nothing of the message
  */
 export function decodeEvent(

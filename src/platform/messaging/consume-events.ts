@@ -11,7 +11,6 @@ import { processed } from "./event-spans.ts";
 interface Consumption {
   readonly broker: Broker;
   readonly consumer: DurableConsumer;
-  /** The schema of the events' data. */
   readonly schema: DescMessage;
   /** Handles an event, which may come again. If this rejects, the event comes again after a while. */
   readonly handle: (event: CloudEvent) => Promise<void>;
@@ -28,8 +27,7 @@ const longestRetryMs = 30_000;
 const awayMs = 1_000;
 
 /**
- * Handles the events of a consumer, one after the other, until stopped, however long the broker is away. A message that
- * is no event is logged and left out, as it would be none the next time either.
+ * Handles a consumer's events one after the other, until stopped. A message that is no event is logged and left out.
  */
 export function startConsuming(consumption: Consumption): Loop {
   const { logger } = consumption;
@@ -47,10 +45,7 @@ export function startConsuming(consumption: Consumption): Loop {
   });
 }
 
-/**
- * @returns until when no event is to be handled, by performance.now()
- * @throws if messages could not be fetched
- */
+/** @returns until when no event is to be handled, by performance.now() @throws if messages could not be fetched */
 async function handleSome(consumption: Consumption, stopping: AbortSignal): Promise<number> {
   const { broker, consumer } = consumption;
   let received = 0;
@@ -63,8 +58,7 @@ async function handleSome(consumption: Consumption, stopping: AbortSignal): Prom
     try {
       for await (const message of messages) {
         received += 1;
-        // In a pause they are returned, to come again after it. If the fetch was ended, those on their way from the
-        // broker would be lost to this process, and come again only once their time to be acknowledged is over.
+        // In a pause they are returned, to come again after it; had the fetch ended, those on their way would be late.
         const leftMs = pausedUntil - performance.now();
         if (stopping.aborted) message.nak(pauseMs);
         else if (leftMs > 0) message.nak(Math.ceil(leftMs));

@@ -8,7 +8,6 @@ import {
 } from "../base/tracing.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 
-/** Publishes an event. */
 export function published(event: CloudEvent, publish: () => Promise<void>): Promise<void> {
   return eventSpan("producer", "publish", "send", "nats", event, publish);
 }

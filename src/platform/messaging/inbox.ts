@@ -18,9 +18,7 @@ export function inboxTable<const Name extends string>(schema: PgSchema<Name>) {
 type InboxTable = ReturnType<typeof inboxTable<string>>;
 
 /**
- * Handles an event, unless that was done before. Once this resolves, the effect is confirmed by the synchronous
- * standbys.
- * @param handle must use the transaction only
+ * Handles an event, in the transaction alone, unless that was done before; confirmed by the standbys once it resolves.
  */
 export async function handleOnce(
   db: Database,

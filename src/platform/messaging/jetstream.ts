@@ -24,7 +24,6 @@ export interface EventStream {
 export interface DurableConsumer {
   readonly stream: EventStream;
   readonly name: string;
-  /** The subject whose messages are read. */
   readonly subject: string;
 }
 

@@ -1,6 +1,4 @@
-/**
- * A connection to NATS, made at first use and again whenever it was lost; meanwhile each call fails, within seconds.
- */
+/** A connection to NATS, made at first use and again whenever it was lost; meanwhile calls fail within seconds. */
 import {
   type ConnectionOptions,
   connect,
@@ -12,7 +10,6 @@ import type { BrokerSettings } from "./broker-settings.ts";
 
 interface Options {
   readonly settings: BrokerSettings;
-  /** The client's name at the broker, for its operators. */
   readonly name: string;
   /** Called when the connection is lost, and when there is one again: perhaps to a broker without its disk. */
   readonly changed: () => void;

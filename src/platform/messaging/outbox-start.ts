@@ -1,11 +1,8 @@
 /**
- * The position at which looks into an outbox begin. While somebody holds a snapshot, as a dump does for hours,
- * PostgreSQL keeps the rows of delivered events, and a look from the lowest position would go past all of them. So a
- * process begins where the sequence of positions was a minute ago, unless an event waits below.
- *
- * A sequence gives positions before their transactions commit. What becomes visible below the start, as its transaction
- * took longer than that minute or the sequence went back in a failover that lost commits, is found by a look at all
- * positions within the next minute.
+ * Where looks into an outbox begin. While somebody holds a snapshot, as a dump does, PostgreSQL keeps the rows of
+ * delivered events, and a look from the lowest position would pass them all: so it begins where the sequence was a
+ * minute ago, unless an event waits below. What becomes visible below it later is found by a look at all positions each
+ * minute.
  */
 import { sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/pg-core";
@@ -16,7 +13,6 @@ import { computed, onlyRow, selection } from "../database/sql/statements.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import { type OutboxTable, partOf } from "./outbox-table.ts";
 
-/** What a look at an outbox has found. */
 interface Waiting {
   readonly isAny: boolean;
   /** The parts that have an event which all subscribers know. */
@@ -37,10 +33,7 @@ export class OutboxStart {
     return this.#position;
   }
 
-  /**
-   * Looks in which parts events wait, and moves the start. Rejects where the database does not respond.
-   * @param count the number of parts; 1 unless given
-   */
+  /** Looks in which of `count` parts events wait, and moves the start. Rejects where the database does not respond. */
   async look(
     db: Executor,
     outbox: OutboxTable,
@@ -63,10 +56,7 @@ export class OutboxStart {
   }
 }
 
-/**
- * What one look reads, in one snapshot. As text, since the builder has no select without a table; in the order of the
- * indexes, since the planner could read the whole table otherwise.
- */
+/** What one look reads, in one snapshot; in the order of the indexes, or the planner could read the whole table. */
 function stateOf(outbox: OutboxTable, subscribers: readonly DeliverableTypes[], from: number, count: number) {
   const { position, subject } = names(outbox);
   const { schema, name } = getTableConfig(outbox);

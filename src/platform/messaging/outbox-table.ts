@@ -12,7 +12,6 @@ export function partOf(subject: SQLWrapper): SQL {
   return sql`(hashtext(${subject}) & ${sql.raw(`${outboxParts - 1}`)})`;
 }
 
-/** The outbox of a service, in its PostgreSQL schema: events that are still to be delivered. */
 export function outboxTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table(
     "outbox",

@@ -1,7 +1,4 @@
-/**
- * How a service writes an event into its outbox, and what waits there. The data is a message of proto/: code that omits
- * one of its fields, or adds one, does not compile.
- */
+/** How a service writes an event into its outbox, and what waits there. The fields are those of a message of proto/. */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
 import type { OutboxBacklog } from "../base/observers.ts";
@@ -12,7 +9,6 @@ import { number } from "../database/sql/readers.ts";
 import { computed, rows, selection } from "../database/sql/statements.ts";
 import type { OutboxTable } from "./outbox-table.ts";
 
-/** A kind of event. */
 export interface EventKind<Message extends DescMessage> {
   /** `type` of the CloudEvent. */
   readonly type: string;
@@ -70,7 +66,6 @@ export function insertEvents<Message extends DescMessage>(
     returning 1 as one`;
 }
 
-/** The events that a subscriber can deliver. */
 export interface DeliverableTypes {
   /** The types of events that it can deliver; all unless given. Others wait for a newer version, and hold up none. */
   readonly types?: readonly string[];
@@ -89,9 +84,8 @@ export function isKnown(outbox: OutboxTable, subscribers: readonly DeliverableTy
 const looked = 1_000;
 
 /**
- * What waits in an outbox, by a look at its two ends and at the oldest events, however many there are. Positions that
- * failed transactions have used up are counted as well. While a snapshot is held the look may take seconds.
- * @param start the position below which no event waits
+ * What waits in an outbox, by its two ends and its oldest events; used-up positions count as well. It may take seconds
+ * while a snapshot is held. @param start the position below which no event waits
  */
 export async function outboxBacklog(
   db: Executor,

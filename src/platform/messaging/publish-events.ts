@@ -8,9 +8,7 @@ import { type Subscriber, withDeliveryTimeout } from "./subscribers.ts";
 const timedOut = "the broker did not take the events in time";
 
 /**
- * Publishes each event to the NATS subject that is named like its type: those of one `subject` one after the other, so
- * that their order holds even if one of them fails, others at once.
- * @param kinds all kinds of events that the service has
+ * Publishes each event to the subject named like its type: those of one `subject` one after the other, others at once.
  */
 export function publishEvents(
   broker: Broker,

@@ -1,13 +1,9 @@
-/**
- * The leases by which one process at a time relays a part of an outbox. A lease is a row, and ends by the database's
- * clock if its holder dies or hangs; the holder needs no open transaction and no connection.
- */
+/** Leases by which one process at a time relays a part of an outbox: rows, which end by the database's clock. */
 import { and, eq, sql } from "drizzle-orm";
 import { type PgSchema, smallint, uuid } from "drizzle-orm/pg-core";
 import type { Database } from "../database/database.ts";
 import { instant } from "../database/sql/columns.ts";
 
-/** The leases of a service's relay, in its PostgreSQL schema. */
 export function relayLeaseTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table("relay_leases", {
     part: smallint("part").primaryKey(),
@@ -22,7 +18,6 @@ export type RelayLeaseTable = ReturnType<typeof relayLeaseTable<string>>;
 /** Milliseconds of a lease: enough to find a batch in a busy database and to deliver it. */
 const leaseMs = 13_000;
 
-/** A lease that this process has. */
 export interface RelayLease<Found> {
   /** A moment until which the lease surely lasts, by performance.now(). */
   readonly endsAt: number;
@@ -33,8 +28,7 @@ export interface RelayLease<Found> {
 }
 
 /**
- * Takes the lease of a part, and runs `find` in the same transaction. Its holder may take it again at any time: a lease
- * whose commit or release was not seen to succeed holds up other processes, and not this one.
+ * Takes the lease of a part, and runs `find` in the same transaction; its holder may take it again at any time.
  * @returns undefined while another process has it
  */
 export async function takeLease<Found>(

@@ -20,7 +20,6 @@ interface LoopSettings extends RelaySettings {
 /** The longest pause between tries, in milliseconds. */
 const longestPauseMs = 15_000;
 
-/** A part of the events. */
 interface Part {
   readonly number: number;
   failures: number;
@@ -28,10 +27,7 @@ interface Part {
   dueAt: number;
 }
 
-/**
- * Relays until stopped. A failure is logged, and its part tried again after a growing pause, or as soon as the database
- * and the subscribers are there again.
- */
+/** Relays until stopped. A failure is logged, and its part tried again after a growing pause. */
 export function startRelay(given: LoopSettings): Loop {
   const { start = new OutboxStart(), intervalMs = 1_000 } = given;
   const settings = { ...given, start };

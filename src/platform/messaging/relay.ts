@@ -41,19 +41,15 @@ export interface RelaySettings {
   readonly inParts?: boolean;
 }
 
-/** The most events of a batch. */
 export const batchSize = 100;
 
-/** An event of the outbox, and its position there. */
 interface WaitingEvent {
   readonly position: number;
   readonly event: CloudEvent;
 }
 
 /**
- * Delivers the oldest batch of the outbox, or of a part of it.
- * @param holder of the lease of the part; a new one unless given
- * @returns the number of events; also 0 while another process has the lease
+ * Delivers the oldest batch of the outbox or of a part. @returns the number of events; 0 while another has the lease
  */
 export async function relayOnce(
   settings: RelaySettings,
@@ -115,10 +111,7 @@ async function read(tx: Reads, settings: RelaySettings, part: number): Promise<r
   }));
 }
 
-/**
- * Delivers the events of a batch, as many as the lease leaves time for.
- * @returns the positions of the events that were delivered
- */
+/** Delivers as many events of a batch as the lease leaves time for. @returns their positions */
 async function publish(
   { subscribers, mayDeliver }: RelaySettings,
   { found, endsAt }: RelayLease<readonly WaitingEvent[]>,

@@ -21,7 +21,6 @@ interface EventTables {
 }
 
 interface Dependencies {
-  /** The service's name, by which the broker's operators know its client. */
   readonly name: string;
   readonly db: Database;
   readonly tables: EventTables;
@@ -29,9 +28,7 @@ interface Dependencies {
   readonly source: string;
   /** The settings of the broker; undefined: the service has none, and its events stay inside the process. */
   readonly broker: BrokerSettings | undefined;
-  /** The stream of the service's events. */
   readonly stream: EventStream;
-  /** All kinds of events that the service has. */
   readonly kinds: Iterable<EventKind<DescMessage>>;
   /** Subscribers inside the process, which get each event before the broker and the log; none unless given. */
   readonly subscribers?: readonly Subscriber[];
@@ -47,7 +44,6 @@ interface Dependencies {
 interface ServiceEvents {
   /** The broker of the service, which its owner closes; undefined if it has none. */
   readonly broker: Broker | undefined;
-  /** Starts to deliver the events. */
   startRelay(): Loop;
 }
 
@@ -77,8 +73,7 @@ export async function openServiceEvents(dependencies: Dependencies): Promise<Ser
         start,
         delivered: dependencies.observe(() => outboxBacklog(db, outbox, subscribers, start.position)),
         ...(mayDeliver && { mayDeliver }),
-        // The broker keeps the order of each subject's events only, and so does a log of events beside it. Without a
-        // broker the log has all events in order.
+        // A broker keeps the order of each subject's events only; without one the log has all events in order.
         inParts: broker !== undefined,
       }),
   };

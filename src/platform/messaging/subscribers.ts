@@ -6,11 +6,8 @@ import type { DeliverableTypes } from "./outbox.ts";
 
 /** A receiver of events, which gets them in order. If a call rejects, the batch is delivered again later. */
 export interface Subscriber extends DeliverableTypes {
-  /** Delivers one event. */
   deliver(event: CloudEvent): Promise<void> | void;
-  /**
-   * Resolves once what was delivered has arrived. Called before and after a batch; rejects also while nothing can be.
-   */
+  /** Resolves once what was delivered has arrived; before and after a batch. Rejects while nothing can be. */
   flush?(): Promise<void>;
 }
 
@@ -36,10 +33,7 @@ export function withDeliveryTimeout<T>(work: Promise<T>, problem: string): Promi
   });
 }
 
-/**
- * Writes each event as a line of a log, whatever its level. If nobody reads the log, events wait in the outbox.
- * @param warningTypes types of events that are logged as warnings
- */
+/** Writes each event as a line of a log, those of `warningTypes` as warnings. If nobody reads it, events wait. */
 export function logEvents(logger: Logger, warningTypes: readonly string[] = []): Subscriber {
   const log = logger.child({}, { level: "info" });
   // In the file, or in the pipe: the operating system has all lines so far.

@@ -3,7 +3,6 @@ import type { AdmissionObserver } from "../base/observers.ts";
 import { priorities } from "../base/priority.ts";
 import { DurationHistogram } from "./duration-histogram.ts";
 
-/** The metrics of what waits, or is refused, because too much arrives. */
 export function admissionMetrics(program: string, registry: Registry): AdmissionObserver {
   const registers = [registry];
   const shed = new Counter({

@@ -10,7 +10,6 @@ import { setTimeout } from "node:timers/promises";
 import type { DestinationStream } from "pino";
 
 interface FileOutput extends DestinationStream {
-  /** Takes a line, for the next flush. */
   write(line: string): void;
   /** Calls back once all lines so far are with the system; with an error if some are not: then they are still kept. */
   flush(done: (error?: Error) => void): void;
@@ -20,10 +19,7 @@ const lineFeed = 0x0a;
 /** Milliseconds after which a line that has no end was written in part, and not by a process that is about to end it. */
 const tornAfterMs = 20;
 
-/**
- * Makes the file, and its directory, if it is missing.
- * @throws if it cannot be written, or is no file
- */
+/** Makes the file, and its directory, if it is missing. @throws if it cannot be written, or is no file */
 export async function createFileOutput(path: string): Promise<FileOutput> {
   await (await openFile(path)).close();
   let lines: string[] = [];

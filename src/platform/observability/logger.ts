@@ -18,10 +18,7 @@ export interface LoggerSettings {
   readonly destination?: DestinationStream;
 }
 
-/**
- * Creates the log of a process. Lines go to the system at once (output.ts), and all of them through redaction.ts. A
- * warning or error of an outage (outage.ts) goes to level debug.
- */
+/** The log of a process: lines go to the system at once, through redaction.ts; those of an outage to level debug. */
 export function createLogger(settings: LoggerSettings): Logger {
   const { level, environment } = settings;
   const options: LoggerOptions = {

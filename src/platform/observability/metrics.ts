@@ -15,7 +15,6 @@ import { brokerMetrics, janitorMetrics, outboxMetrics } from "./background-metri
 import { cacheMetrics, databaseMetrics } from "./database-metrics.ts";
 import { DurationHistogram } from "./duration-histogram.ts";
 
-/** A count of events, by labels. */
 interface EventCounter<Label extends string> {
   /** @param by how many; 1 unless given */
   inc(labels: Readonly<Record<Label, string>>, by?: number): void;
@@ -26,27 +25,16 @@ export interface Metrics {
   readonly http: HttpObserver;
   readonly rpc: RpcObserver;
   readonly admission: AdmissionObserver;
-  /** The connections of a service to its database. */
   database(service: string): DatabaseObserver;
-  /** The cache of a service. */
   cache(service: string): CacheObserver;
-  /**
-   * The outbox of a service.
-   * @param backlog asked at each scrape; where it rejects or takes a second, the scrape goes without it
-   * @returns counts delivered events
-   */
+  /** @param backlog asked at each scrape; left out if it rejects or takes a second @returns counts deliveries */
   outbox(service: string, backlog: () => Promise<OutboxBacklog>): (delivered: number) => void;
-  /**
-   * What a service reads from a broker.
-   * @param unread asked at a scrape, at most every five seconds; one that rejects or takes a second is left out
-   */
+  /** @param unread asked at a scrape, at most every five seconds; left out if it rejects or takes a second */
   broker(service: string, unread: () => Promise<UnreadEvents>): void;
   /** The janitor of a service. @param kinds of rows that it deals with */
   janitor<const Kind extends string>(service: string, kinds: readonly Kind[]): JanitorObserver<Kind>;
   /**
-   * A counter of a service. Every combination of the known values is there at once, with 0, so that Prometheus sees the
-   * first increase. A second call with the same name returns the same counter.
-   * @param labels the known values of each label
+   * A counter of a service, with 0 for every combination of the known values; a second call returns the same.
    * @throws Error if it exists with other labels
    */
   counter<const Label extends string>(
@@ -67,11 +55,7 @@ function nodeMetrics(): Registry {
   return ofNode;
 }
 
-/**
- * The metrics of a process, in a registry of their own, with those of Node itself.
- * @param program begins the names of all but Node's, as in `<program>_rpc_duration_seconds`
- * @param version of the program
- */
+/** The metrics of a process, with those of Node itself. @param program begins the names of all others */
 export function createMetrics(program: string, version: string): Metrics {
   const registry = Registry.merge([nodeMetrics()]);
   const registers = [registry];

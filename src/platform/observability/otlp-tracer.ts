@@ -1,7 +1,4 @@
-/**
- * Spans by OpenTelemetry's SDK, which sends them in batches by OTLP over HTTP. Loaded only where something is traced.
- * The SDK reads variables of its own: `OTEL_EXPORTER_OTLP_TIMEOUT` and its like, and `OTEL_RESOURCE_ATTRIBUTES`.
- */
+/** Spans by OpenTelemetry's SDK, by OTLP over HTTP. It reads `OTEL_EXPORTER_OTLP_TIMEOUT` and its like itself. */
 import {
   createTraceState,
   ROOT_CONTEXT,

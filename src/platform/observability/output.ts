@@ -1,7 +1,4 @@
-/**
- * Standard output as the log's destination. A line goes to the system at once. While a pipe's reader does not read,
- * lines wait in memory, and further ones are dropped: nothing else waits for a reader.
- */
+/** Standard output as the log's destination. While a pipe is not read, lines wait, and further ones are dropped. */
 import type { Writable } from "node:stream";
 import type { DestinationStream } from "pino";
 
@@ -15,10 +12,7 @@ interface Output extends DestinationStream {
 /** Bytes that may wait for the reader: the lines of some minutes. */
 const maxWaiting = 4 * 1024 * 1024;
 
-/**
- * @param stream standard output: Node writes to files and terminals at once, and to pipes without blocking
- * @param onResumed called with the number of lines dropped, when the reader reads again
- */
+/** @param onResumed called with the number of lines dropped, when the reader of standard output reads again */
 export function createOutput(stream: Writable, onResumed: (lines: number) => void): Output {
   let dropped = 0;
   // A reader that has gone makes the log useless, not the service.

@@ -1,7 +1,4 @@
-/**
- * Keeps secrets and personal data out of log lines, in three steps: values under a key that names one, at any depth;
- * fields of an error, of which only listed ones are logged; and patterns in the finished line.
- */
+/** Keeps secrets and personal data out of log lines: by keys, by the fields of errors, by patterns in the line. */
 import { types } from "node:util";
 import { ServiceError } from "../base/errors.ts";
 
@@ -26,10 +23,7 @@ function maskPhone(text: string): string {
   return `${countryPrefix.exec(number)?.[0] ?? ""}***${number.slice(-2)}`;
 }
 
-/**
- * A value as it may be logged: a copy of plain objects and arrays with what is secret replaced, errors by {@link
- * loggableError}, and of any other object its class name.
- */
+/** A value as it may be logged: copied without secrets, errors by {@link loggableError}, of other objects the class. */
 export function loggable(value: unknown): unknown {
   try {
     return loggableValue("", value, 0);

@@ -37,7 +37,6 @@ function decoded(match: RegExpExecArray | null): readonly [string, string] | und
 
 const roots = ["always_on", "always_off", "traceidratio"] as const;
 
-/** Traces, row by row. */
 export const tracingTable = {
   OTEL_EXPORTER_OTLP_ENDPOINT: {
     description:
