@@ -29,7 +29,6 @@ export function normalTarget(target: string) {
   return { target: normal, authority };
 }
 
-/** The path of a request's target. */
 export function withoutQuery(target: string): string {
   const query = target.indexOf("?");
   return query < 0 ? target : target.slice(0, query);

@@ -22,7 +22,6 @@ import { Starts } from "./starts.ts";
 
 /** An operation or method, as far as it matters for whether its requests are admitted. */
 export interface Prioritized {
-  /** The name of the service, for the metrics. */
   readonly service: string;
   readonly priority: Priority;
 }
@@ -47,19 +46,14 @@ interface Window {
   prompt: number;
 }
 
-/** A request that was admitted. */
 export interface Admitted {
   readonly priority: Priority;
   readonly arrival: Arrival;
   /** When the request was admitted, or received as a whole if that was after its start; by performance.now(). */
   entered: number;
-  /** The window in which it is judged. */
   window: Window;
-  /** Whether the request counts as in flight. */
   isCounted: boolean;
-  /** Whether its response has begun to be sent. */
   isResponded: boolean;
-  /** Whether the request has got its response or was given up. */
   hasLeft: boolean;
 }
 
@@ -75,10 +69,7 @@ export interface SheddableOperation extends Sheddable {
 const minBacklog = 384;
 /** Milliseconds within which a response is prompt. */
 const promptMs = 100;
-/**
- * Milliseconds for whose requests there is room while there is a queue: more than {@link promptMs}, or it would seem
- * over.
- */
+/** Milliseconds for whose requests there is room while there is a queue: more than {@link promptMs}. */
 const roomMs = 200;
 /** Milliseconds in which responses are counted for a rate. In shorter times there may be twice as many by chance. */
 const rateMs = 500;
@@ -94,7 +85,6 @@ const quietMs = 2_000;
 /** Seconds that a caller who was refused is asked to wait. */
 const retryAfterSeconds = 1;
 
-/** The error of a request that is not admitted. */
 export const overloaded = new ServiceError(
   ErrorKinds.unavailable,
   "More requests arrive than can be answered. Try again in a moment.",
@@ -139,7 +129,6 @@ class BestRate {
   }
 }
 
-/** The requests of one priority. */
 class Load {
   inFlight = 0;
   /** How many of those in flight have finished in this turn of the event loop. */
@@ -161,14 +150,12 @@ class Load {
     return this.#rate.at(now) * roomMs;
   }
 
-  /** @returns the window in which the request is judged */
   admit(): Window {
     this.inFlight += 1;
     this.#current.admitted += 1;
     return this.#current;
   }
 
-  /** Takes out a request that is not complete. */
   suspend({ window }: Admitted): void {
     this.inFlight -= 1;
     window.admitted -= 1;
@@ -205,7 +192,6 @@ interface Dependencies {
   readonly observer: AdmissionObserver;
 }
 
-/** The refusals since shedding began. */
 interface Shedding {
   readonly began: number;
   lastAt: number;
@@ -222,11 +208,8 @@ export class Admission {
     low: new Load(),
   };
   readonly #starts = new Starts(promptMs);
-  /** The requests that were started in this turn. */
   #starting: Admitted[] = [];
-  /** The requests whose responses have begun to be sent in this turn. */
   #responding: Admitted[] = [];
-  /** The refusals that have not been reported to the observer yet. */
   readonly #refused = new Map<Prioritized, number>();
   /** When this turn of the event loop began, by performance.now(); undefined if no request has come in it. */
   #turnBegan: number | undefined;
@@ -239,10 +222,7 @@ export class Admission {
     observer.inFlight(() => ({ high: high.inProgress, normal: normal.inProgress, low: low.inProgress }));
   }
 
-  /**
-   * Admits a request, or refuses it: then the result is undefined.
-   * @returns for a call of `start`, and one of `leave` once it has its response or is given up
-   */
+  /** Admits a request, for a call of `start` and one of `leave`; or refuses it: then the result is undefined. */
   enter(request: Prioritized, arrival: Arrival): Admitted | undefined {
     // What arrived while the process was busy has waited since this turn of the event loop began.
     const now = this.#turnBegan ?? this.#beginTurn();
@@ -276,9 +256,7 @@ export class Admission {
     });
   }
 
-  /**
-   * Records that the response begins to be sent: after the next turn it waits for its client alone, and does not count.
-   */
+  /** Records that the response begins to be sent. After the next turn the request does not count. */
   respond(admitted: Admitted): void {
     admitted.isResponded = true;
     if (this.#responding.push(admitted) > 1) return;

@@ -1,11 +1,8 @@
-/**
- * What pages of other origins may do (the CORS protocol of the Fetch standard), on the HTTP APIs and the RPC protocols.
- */
+/** What pages of other origins may do (CORS, Fetch standard), on the HTTP APIs and the RPC protocols. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { cors as connectCors } from "@connectrpc/connect";
 
-/** The headers that requests of an API may carry, and that its responses have. */
 export interface ApiHeaders {
   readonly requestHeaders: readonly string[];
   readonly responseHeaders: readonly string[];
@@ -15,7 +12,6 @@ export interface ApiHeaders {
 export interface CorsPolicy {
   /** The origins, as browsers send them in `Origin`. */
   readonly origins: readonly string[];
-  /** The methods of the HTTP APIs. */
   readonly methods: readonly string[];
   readonly allowedHeaders: readonly string[];
   readonly exposedHeaders: readonly string[];

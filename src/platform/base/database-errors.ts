@@ -1,6 +1,5 @@
 /** What an error of the database means, by its code or that of one of its causes. */
 
-/** The error and its causes. */
 export function* causes(thrown: unknown): Generator<object> {
   let error = thrown;
   for (let depth = 0; depth < 8 && typeof error === "object" && error !== null; depth += 1) {
@@ -51,10 +50,7 @@ const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|58\w{3}|57014|55P03|40001|
 const unavailableCodes =
   /^(ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|CONNECTION_\w+)$/;
 
-/**
- * Whether the error means that the database is unavailable, so that the caller may try again later; a refused login
- * too.
- */
+/** Whether the error means that the database is unavailable, or refuses the login: try again later. */
 export function isDatabaseUnavailable(thrown: unknown): boolean {
   return (
     codeMatching(thrown, unavailableStates) !== undefined ||

@@ -2,7 +2,6 @@
 import { unavailable } from "./errors.ts";
 import { Slots } from "./slots.ts";
 
-/** Work with a deadline. */
 export interface Timed {
   /** The moment, by performance.now(); Infinity if there is no deadline. */
   readonly deadline: number;
@@ -19,7 +18,6 @@ export class Deadlines<T extends Timed> {
   #timer: NodeJS.Timeout | undefined;
   #wakesAt = Number.POSITIVE_INFINITY;
 
-  /** @returns the slot, for `release` */
   take(timed: T): number {
     this.#wakeAt(timed.deadline);
     return this.#slots.take(timed);
@@ -60,10 +58,7 @@ export class Deadlines<T extends Timed> {
 
 const waiting = new Deadlines();
 
-/**
- * The result of the work, or of `onTimeout` if the work takes longer; it is not stopped, and the process may end.
- * @param onTimeout may throw: then this rejects
- */
+/** The result of the work, or of `onTimeout`, which may throw, if it takes longer; the work is not stopped. */
 export function withTimeout<T, Late>(
   work: Promise<T>,
   timeoutMs: number,

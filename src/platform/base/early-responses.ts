@@ -1,16 +1,12 @@
 /**
- * Responses over HTTP/2 that are ready before their request has ended, such as refusals. If such a response ends first,
- * Node counts the stream as open until it has read all of the request, so a client that keeps as many streams open as
- * it may seems to exceed the limit: its requests are reset with ENHANCE_YOUR_CALM, or its connection is ended. So the
- * request ends first.
+ * Responses over HTTP/2 that are ready before their request has ended. If one ended first, Node would count the stream
+ * as open until the request is read, and reset further ones of the client with ENHANCE_YOUR_CALM.
  */
 import type { ServerHttp2Stream } from "node:http2";
 
 /**
- * Ends the response no sooner than the request, of which the rest is discarded; all else of the response is sent at
- * once. If the request does not end, the stream is reset without error (RFC 9113 section 8.1). Call it before anything
- * is sent.
- * @param requestMs how long a request may take; a third of it is given here
+ * Ends the response no sooner than the request, or else resets the stream (RFC 9113 section 8.1).
+ * @param requestMs how long a request may take; a third of it is given here. Call it before anything is sent
  */
 export function endAfterRequest(stream: ServerHttp2Stream, requestMs: number): void {
   if (stream.endAfterHeaders) return;

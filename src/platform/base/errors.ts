@@ -1,17 +1,11 @@
-/**
- * Errors that reach callers. One table serves every protocol; services add kinds of the same shape. Any other thrown
- * value is a defect: the caller gets `internal_error`, which reveals nothing of the cause.
- */
+/** Errors that reach callers, over every protocol. Any other thrown value is a defect: callers get `internal_error`. */
 import { Code } from "@connectrpc/connect";
 import { isDatabaseUnavailable } from "./database-errors.ts";
 
-/** A kind of error, with its code in each protocol. */
 export interface ErrorKind {
   /** Member of the closed list in the service's OpenAPI document. */
   readonly code: string;
-  /** HTTP status. */
   readonly status: number;
-  /** gRPC and Connect status. */
   readonly grpc: Code;
   /** `error` of RFC 6749 section 5.2 and its registry, for the OAuth operations. */
   readonly oauth: string;
@@ -100,7 +94,6 @@ export const ErrorKinds = {
   },
 } as const satisfies Record<string, ErrorKind>;
 
-/** One place in the input, and the problem there. */
 export interface InputError {
   /** JSON pointer that begins with /body, /path, /query or /header. */
   readonly pointer: string;
@@ -135,7 +128,6 @@ export class ServiceError extends Error {
   }
 }
 
-/** Whether it was thrown as an error of one of these kinds. */
 export const isOfKind = (error: unknown, kinds: readonly ErrorKind[]): boolean =>
   error instanceof ServiceError && kinds.includes(error.kind);
 

@@ -15,7 +15,6 @@ export function cutSession(session: Http2Session | undefined): void {
   if (session) sockets.get(session)?.destroy();
 }
 
-/** The handshakes of one server that are not over. */
 export class Handshakes {
   /** The accepted sockets, by their ends: over TLS, events have another socket of the same connection. */
   readonly #pending = new Map<string, { readonly socket: Socket; readonly timer: NodeJS.Timeout }>();
@@ -40,7 +39,6 @@ export class Handshakes {
     });
   }
 
-  /** Ends the connections whose handshakes are not over. */
   cut(): void {
     for (const { socket } of this.#pending.values()) socket.destroy();
   }

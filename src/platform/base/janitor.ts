@@ -3,22 +3,16 @@ import type { Logger } from "pino";
 import { every, type Loop } from "./loop.ts";
 import type { JanitorObserver } from "./observers.ts";
 
-/** What a step is given for one run. */
 interface StepRun<Kind extends string> {
   /** Aborted when the process stops; then the step ends after its current statement. */
   readonly stopping: AbortSignal | undefined;
-  /** Reports a batch of rows that the step has dealt with. */
   cleaned(kind: Kind, rows: number): void;
 }
 
-/** A step of a round. */
 export interface JanitorStep<Kind extends string> {
   /** The kinds of rows that the step removes; empty if it only prepares the removal of others. */
   readonly kinds: readonly Kind[];
-  /**
-   * Deals with batches of rows until nothing is left, something else is in the way, or `stopping` is aborted.
-   * @returns whether nothing is left
-   */
+  /** Deals with batches until nothing is left (true), something is in the way, or `stopping` is aborted. */
   run(run: StepRun<Kind>): Promise<boolean>;
 }
 
@@ -27,10 +21,7 @@ export interface RoundOptions<Kind extends string> {
   readonly stopping?: AbortSignal | undefined;
 }
 
-/**
- * Runs every step once, in order, or until `stopping` is aborted; also those after one that fails.
- * @throws at the end: the error of the step that failed, or an AggregateError of several
- */
+/** Runs every step once, in order, until `stopping`. @throws at the end: the error, or an AggregateError of several */
 export async function runRound<Kind extends string>(
   steps: readonly JanitorStep<Kind>[],
   { observer, stopping }: RoundOptions<Kind> = {},
@@ -55,7 +46,6 @@ export async function runRound<Kind extends string>(
 interface Rounds {
   readonly intervalSeconds: number;
   readonly logger: Logger;
-  /** Runs one round: {@link runRound} with the steps of the service. */
   readonly round: (stopping: AbortSignal) => Promise<void>;
 }
 

@@ -2,11 +2,7 @@
 
 const tokens = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}[\]]/g;
 
-/**
- * The name of a member that an object has more than once, which RFC 7493 section 2.3 forbids; undefined if there is
- * none.
- * @param text valid JSON
- */
+/** The name of a member that an object of valid JSON repeats (RFC 7493 section 2.3); undefined if none does. */
 export function repeatedMember(text: string): string | undefined {
   /** The member names of each enclosing object; undefined for an array. */
   const open: (Set<string> | undefined)[] = [];

@@ -5,7 +5,6 @@ import { untraced } from "./tracing.ts";
 /** @returns milliseconds to the next round */
 type Round = (stopping: AbortSignal) => Promise<number>;
 
-/** A background loop that runs until it is stopped. */
 export interface Loop {
   /** Ends a pause at once and aborts the signal of the round in progress; resolves when that round has ended. */
   stop(): Promise<void>;
@@ -37,10 +36,7 @@ export function startLoop(round: Round, firstAfterMs = 0): Loop {
   };
 }
 
-/**
- * Does work at an interval; the first time after one interval.
- * @param onError receives the error of a round that failed; the next round runs as usual
- */
+/** Does work at an interval, first after one. @param onError gets the error of a round; the next runs as usual */
 export function every(
   intervalMs: number,
   work: (stopping: AbortSignal) => Promise<unknown>,

@@ -3,19 +3,14 @@ import type { Priority } from "./priority.ts";
 
 /** Receives every HTTP request that got its response. `operation` is an operationId. */
 export interface HttpObserver {
-  /** The operation is served, and a success of it has this status. */
   serves(info: { service: string; operation: string; status: number }): void;
   completed(info: { service: string; operation: string; status: number; seconds: number }): void;
 }
 
-/** Receives every RPC that ended. */
 export interface RpcObserver {
-  /** The method is served over this protocol. */
   serves(info: { service: string; method: string; protocol: RpcProtocol }): void;
   completed(info: {
-    /** Full name, as in grpc.health.v1.Health. */
     readonly service: string;
-    /** Name as in the proto, for example Check. */
     readonly method: string;
     readonly protocol: RpcProtocol;
     /** `ok`, or the status in the spelling of Connect, for example `invalid_argument`. */
@@ -36,7 +31,6 @@ export interface AdmissionObserver {
   shed(service: string, priority: string, count: number): void;
 }
 
-/** How the connections of a lane are used at a moment. */
 export interface LaneUsage {
   /** Connections that are open, and those of them that have work. */
   readonly open: number;
@@ -45,33 +39,26 @@ export interface LaneUsage {
   readonly waiting: number;
 }
 
-/** Receives how the connections to a database are used. */
 export interface DatabaseObserver {
   /** A lane with this name exists. Its usage may be asked for at any time. */
   lane(name: string, usage: () => LaneUsage): void;
   /** Work has waited so many seconds for a connection, and got it or gave up. */
   waited(lane: string, seconds: number): void;
-  /** A connection could not be made. */
   connectFailed(): void;
 }
 
-/** Receives whether a cache can be used. */
 export interface CacheObserver {
-  /** The cache can be used from now on, or cannot. */
   usable(isUsable: boolean): void;
 }
 
 /** Receives the progress of a janitor, by kinds of rows. */
 export interface JanitorObserver<Kind extends string> {
-  /** So many rows of the kind were dealt with. */
   cleaned(kind: Kind, rows: number): void;
   /** No row of the kind is left to be dealt with now. */
   caughtUp(kind: Kind): void;
-  /** A round over all kinds has ended, without an error. */
   roundEnded(): void;
 }
 
-/** The events that wait in an outbox. */
 export interface OutboxBacklog {
   readonly events: number;
   /** Seconds since the oldest of them was written; 0 if there is none. */
@@ -80,7 +67,6 @@ export interface OutboxBacklog {
   readonly unknown: number;
 }
 
-/** The events of a broker that a service has still to act on. */
 export interface UnreadEvents {
   /** How many events the service has not acted on, whether or not it has read them. */
   readonly events: number;

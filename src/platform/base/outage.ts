@@ -1,6 +1,5 @@
 /**
- * The outages of a database, logged once for all who meet them: at the begin, each minute, and at the end. Where a
- * server is there again and objects to something, such as the password, that is logged at once.
+ * Outages of a database, logged once for all who meet them: at the begin, each minute, by objection, and at the end.
  */
 import { causes, codeMatching, isDatabaseAway } from "./database-errors.ts";
 
@@ -32,10 +31,7 @@ export class Outage {
   /** By what the server objects to: when the next line is due. */
   readonly #dueAt = new Map<string | undefined, number>();
 
-  /**
-   * @param log writes a line: with the error while the outage lasts, without one when it is over
-   * @param now milliseconds since any fixed point
-   */
+  /** @param log writes a line, with the error while the outage lasts @param now milliseconds since any fixed point */
   constructor(log: (durationMs: number, error?: unknown) => void, now = () => performance.now()) {
     this.#log = log;
     this.#now = now;

@@ -11,7 +11,6 @@ export interface ResponseParts {
   readonly body?: unknown;
 }
 
-/** The headers that an error sets, whatever the format of its body. */
 export function errorHeaders({ retryAfterSeconds, allow }: ServiceError): Record<string, string> {
   return {
     ...(retryAfterSeconds !== undefined && { "Retry-After": String(retryAfterSeconds) }),
@@ -19,7 +18,6 @@ export function errorHeaders({ retryAfterSeconds, allow }: ServiceError): Record
   };
 }
 
-/** The error as `application/problem+json`. */
 export function problem(
   context: RequestContext,
   status: number,
@@ -51,17 +49,14 @@ export function rendered({ status, headers, body }: ResponseParts): RenderedResp
   return { status, headers, content: body === undefined ? undefined : JSON.stringify(body) };
 }
 
-/** The response as the Fetch API has it. */
 export function fetchResponse({ status, headers, content }: RenderedResponse): Response {
   return new Response(content ?? null, { status, headers });
 }
 
-/** The response as the Fetch API has it, with a JSON body. */
 export function toResponse(parts: ResponseParts): Response {
   return fetchResponse(rendered(parts));
 }
 
-/** Sends the response without the Fetch API. */
 export function sendResponse(
   response: ServerResponse | Http2ServerResponse,
   { status, headers, content }: RenderedResponse,

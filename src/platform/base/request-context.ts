@@ -15,9 +15,7 @@ export class RequestContext {
   #log: Logger | undefined;
 
   /**
-   * @param logger the parent of this request's log
-   * @param requestId as the caller sent it; a new one is made if it is absent or does not match the pattern
-   * @param traceparent as the caller sent it; dropped if it is not valid (W3C Trace Context section 3.2.2)
+   * @param requestId as sent; a new one unless it matches the pattern @param traceparent as sent; dropped if not valid
    */
   constructor(logger: Logger, requestId?: string | null, traceparent?: string | null) {
     this.#logger = logger;
@@ -25,18 +23,12 @@ export class RequestContext {
     this.#caller = traceparent && readTraceparent(traceparent) ? traceparent : undefined;
   }
 
-  /**
-   * The span of this request or, where nothing is traced, the caller's; passed on to services that are called for it.
-   */
+  /** The span of this request or, untraced, the caller's; passed on to services that are called for it. */
   get traceparent(): string | undefined {
     return this.#span?.context.traceparent ?? this.#caller;
   }
 
-  /**
-   * Begins the span of this request, as a child of the caller's span. The binding ends it.
-   * @returns undefined where nothing is traced
-   * @param tracestate as the caller sent it
-   */
+  /** Begins the span of this request, below the caller's; the binding ends it. Undefined where nothing is traced. */
   begin(name: string, attributes: SpanAttributes, tracestate?: string | null): Span | undefined {
     const parent = this.#caller === undefined ? undefined : { traceparent: this.#caller };
     const withState = parent && tracestate ? { ...parent, tracestate } : parent;

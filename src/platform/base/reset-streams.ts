@@ -1,7 +1,6 @@
 /** Makes resets cheap, as a client of HTTP/2 may reset its requests as soon as it has sent them (CVE-2023-44487). */
 import type { ServerHttp2Stream } from "node:http2";
 
-/** The requests that have arrived in this turn of the event loop. */
 let arrived: { readonly stream: ServerHttp2Stream; readonly begin: () => void }[] = [];
 
 /** Begins with a request once all that arrived together with it is read, unless it has been reset by then. */

@@ -9,9 +9,7 @@ import type { ServerHttp2Stream } from "node:http2";
 
 type HeaderList = OutgoingHttpHeaders | OutgoingHttpHeader[];
 
-/**
- * A response of HTTP/1 that reports when its headers are sent; a class, as own methods would make each response slower.
- */
+/** A response of HTTP/1 that reports when its headers are sent; a class, as own methods make responses slower. */
 export class HttpResponse<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
   #responding: (() => void) | undefined;
 

@@ -1,13 +1,9 @@
-/**
- * Ends what does not get on: responses that the client does not read, and requests that it never ends. One timer for
- * all.
- */
+/** Ends what does not get on: responses that the client does not read, and requests that it never ends. */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { cutSession } from "./handshakes.ts";
 import { Slots } from "./slots.ts";
 
-/** Times in milliseconds after which a client is given up. */
 export interface StallLimits {
   /** The time from the first byte of a request to its end. */
   readonly requestMs: number;
@@ -15,15 +11,12 @@ export interface StallLimits {
   readonly responseMs: number;
 }
 
-/** The default limits. */
 export const stallLimits: StallLimits = { requestMs: 30_000, responseMs: 60_000 };
 
 /** Passes in each of these times: a stall is noticed a fourth of the time late, at most. */
 const passes = 4;
 
-/**
- * A connection or stream, and how far its response had got at the last pass. A pause of this process is no client's.
- */
+/** A connection or stream, and how far its response had got. A pause of this process is no client's. */
 abstract class Watched {
   #written: number | undefined;
   #age = 0;
@@ -93,7 +86,6 @@ class WatchedStream extends Watched {
   }
 }
 
-/** The connections and streams of one server. */
 export class Stalls {
   readonly #limits: StallLimits;
   readonly #passMs: number;
@@ -111,10 +103,7 @@ export class Stalls {
     socket.once("close", () => this.#watched.release(slot));
   }
 
-  /**
-   * Watches a stream of HTTP/2 until it is closed.
-   * @param isConversation the client may go on sending for as long as it reads what is sent to it
-   */
+  /** Watches a stream of HTTP/2 until it is closed. @param isConversation the client may send as long as it reads */
   watchStream(stream: ServerHttp2Stream, isConversation = false): void {
     const slot = this.#watch(new WatchedStream(stream, isConversation));
     stream.once("close", () => this.#watched.release(slot));

@@ -1,7 +1,4 @@
-/**
- * Starts few requests at a time. Of a thousand that were started together, the objects would outlive V8's young
- * generation, at much more processor time; a request that has not been started is small.
- */
+/** Starts few requests at a time: of a thousand begun together, the objects would outlive V8's young generation. */
 import { type Priority, priorities } from "./priority.ts";
 
 /** Requests that are started in one turn of the event loop. */
@@ -19,7 +16,6 @@ interface Waiting {
 
 export class Starts {
   readonly #waiting: Readonly<Record<Priority, Waiting[]>> = { high: [], normal: [], low: [] };
-  /** How many were started in this turn. */
   #started = 0;
   #isTurn = false;
   /** In how many turns up to now the first that waits has been late. */
@@ -31,11 +27,7 @@ export class Starts {
     this.#promptMs = promptMs;
   }
 
-  /**
-   * Calls `start` now or in one of the next turns of the event loop: higher priorities first, then the earlier ones.
-   * @param since when the request arrived, by performance.now()
-   * @param start returns whether there was anything to start
-   */
+  /** Calls `start`, which returns whether there was anything to start, now or soon: by priority, then by `since`. */
   add(priority: Priority, since: number, start: () => boolean): void {
     if (!this.#isTurn) this.#beginTurn();
     const { high, normal, low } = this.#waiting;

@@ -1,7 +1,4 @@
-/**
- * Traces: what is done for one request, over processes, as spans (OpenTelemetry). Nothing is traced until {@link
- * traceWith} is given a tracer, the one thing here that is not handed to those who use it.
- */
+/** Spans of what is done for one request, over processes (OpenTelemetry). Nothing is traced until {@link traceWith}. */
 import { AsyncLocalStorage } from "node:async_hooks";
 
 /** Names a span for others, as W3C Trace Context writes it. */
@@ -72,19 +69,16 @@ export function startSpan(start: SpanStart): Span | undefined {
   return tracer.start({ ...start, parent });
 }
 
-/** Does the work with the span around it, if there is one. */
 export function within<T>(span: Span | undefined, work: () => T): T {
   return span ? around.run(span, work) : work();
 }
 
-/** Does the work with no span around it. */
 export function untraced<T>(work: () => T): T {
   return tracer ? around.run(undefined, work) : work();
 }
 
 /**
- * Does the work in a span that ends with it, as failed if the work rejects.
- * @param errorType a word for an error, never its message; undefined if it is no failure
+ * Does the work in a span, failed if it rejects. @param errorType a word for an error; undefined if it is no failure
  */
 export async function inSpan<T>(
   start: SpanStart,

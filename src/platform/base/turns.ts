@@ -9,10 +9,7 @@ interface Waiter {
 /** Work that may wait for the same key; further work is refused at once. */
 const maxWaiting = 100;
 
-/**
- * Does work on the same key one at a time, in the order of arrival, so that it keeps one connection waiting, and not
- * all.
- */
+/** Does work on the same key one at a time, in the order of arrival, so that only one connection waits. */
 export class Turns {
   readonly #waitMs: number;
   readonly #refuse: () => Error;
@@ -21,8 +18,7 @@ export class Turns {
   readonly #waiting = new Map<string, Waiter[]>();
 
   /**
-   * @param waitMs milliseconds that work waits for its turn, at most, unless the call gives its own limit
-   * @param refuse makes the error of work whose turn does not come
+   * @param waitMs milliseconds that work waits, unless the call says @param refuse the error of work that waits longer
    */
   constructor(waitMs: number, refuse: () => Error) {
     this.#waitMs = waitMs;

@@ -1,4 +1,3 @@
-/** For how long work waits in a queue, and the error if it waits longer. */
 interface QueueTimeout {
   readonly maxWaitMs: number;
   /** Makes the error of work that has waited so long. It is not begun. */
@@ -11,7 +10,6 @@ export class WorkQueue {
   #running = 0;
   readonly #waiting: (() => void)[] = [];
 
-  /** @param concurrent how much work runs at a time */
   constructor(concurrent: number) {
     this.#concurrent = concurrent;
   }

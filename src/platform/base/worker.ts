@@ -29,7 +29,6 @@ interface WorkerOptions<Kind extends string> {
   readonly idleMs?: number;
 }
 
-/** Starts a worker: one round at a time, until stopped. */
 export function startWorker<Kind extends string>(options: WorkerOptions<Kind>): Loop {
   const { wakeUps, kind, work, onError, idleMs = 500 } = options;
   let woken = new AbortController();

@@ -6,7 +6,6 @@ import { certificatesPem } from "../settings/pem.ts";
 import { type Reading, type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
 import { isPrivate } from "../settings/urls.ts";
 
-/** The cache, row by row. */
 export const cacheTable = {
   CACHE_HOST: {
     description:

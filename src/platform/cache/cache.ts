@@ -21,10 +21,9 @@ export interface CacheOptions {
 
 export interface Cache {
   /**
-   * Runs a Lua script on the server, in which it is one step, on one clock.
-   * @param keys the keys that it uses, without the prefix that all keys of this cache have
-   * @throws CacheAwayError at once while the cache is away, or else within about {@link CacheOptions.responseMs}. In
-   * the latter case the script may have run, or may still do so.
+   * Runs a Lua script on the server as one step. @param keys without the prefix of this cache
+   * @throws CacheAwayError at once while the cache is away, or within about {@link CacheOptions.responseMs}: then it
+   * may run
    */
   run(script: string, keys: readonly string[], values: readonly (string | number)[]): Promise<unknown>;
   close(): Promise<void>;

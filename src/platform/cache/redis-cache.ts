@@ -1,7 +1,4 @@
-/**
- * The cache as a Redis or Valkey server. A connection is used once the server has passed a check, which is repeated
- * every second; with the first failure it is closed, and the cache is away until a new one passes.
- */
+/** The cache as a Redis or Valkey server. A connection is used once it has passed a check, repeated every second. */
 import { createHash } from "node:crypto";
 import { createClient } from "@redis/client";
 import { withTimeout } from "../base/deadlines.ts";
@@ -131,10 +128,7 @@ function connectionTo(
   return connection;
 }
 
-/**
- * Why the server must not be used; undefined if it may. One that evicts keys would let callers choose what is
- * forgotten.
- */
+/** Why the server must not be used; undefined if it may. One that evicts keys lets callers choose what is forgotten. */
 async function objectionTo(connection: Connection, key: string): Promise<string | undefined> {
   const [info] = await Promise.all([
     connection.sendCommand(["INFO"]),
@@ -150,7 +144,6 @@ async function objectionTo(connection: Connection, key: string): Promise<string 
   return fields.get("role") === "slave" ? "it is a replica" : undefined;
 }
 
-/** The server's response. Rejects if it takes too long. */
 function responseOf<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
   return withTimeout(work, timeoutMs, () => {
     throw new Error(`no response within ${timeoutMs} ms`);

@@ -1,6 +1,4 @@
-/**
- * A JWT in the compact serialization of a JWS (RFC 7515 section 7.1): read and verified, never throwing for a token.
- */
+/** A JWT in the compact serialization (RFC 7515 section 7.1): read and verified, never throwing for a token. */
 import type { KeyObject } from "node:crypto";
 import { type JWTPayload, type JWTVerifyOptions, jwtVerify } from "jose";
 import { repeatedMember } from "../base/json-members.ts";
@@ -19,10 +17,7 @@ type JwtRules = Omit<JWTVerifyOptions, "algorithms"> & { readonly algorithms: re
 /** The compact serialization, with nothing around it. Far longer text than any token or proof is refused undecoded. */
 const compactPattern = /^([A-Za-z0-9_-]{1,1024})\.([A-Za-z0-9_-]{1,8192})\.([A-Za-z0-9_-]{1,2048})$/;
 
-/**
- * Reads a token; undefined if it has several spellings (spaces, padding, stray bits in base64url) or meanings (repeated
- * members, bytes that are not UTF-8), which libraries accept.
- */
+/** Reads a token; undefined if it has several spellings (padding, stray bits) or meanings (repeated members). */
 export function readJws(token: string): Jws | undefined {
   const [, header = "", payload = "", signature = ""] = compactPattern.exec(token) ?? [];
   // The unused bits of the last character must be zero. Those of the other parts are signed.
@@ -40,11 +35,7 @@ export function isNumericDate(claim: unknown): claim is number {
   return typeof claim === "number" && Math.abs(claim) <= Number.MAX_SAFE_INTEGER;
 }
 
-/**
- * The claims of a JWT that the key has signed and that meets the rules; undefined for any other.
- *
- * @param key judged before: everything that is thrown here is a fault of the token
- */
+/** The claims of a JWT that the key, judged before, has signed and that meets the rules; undefined for any other. */
 export async function verifiedClaims(
   { token }: Jws,
   key: KeyObject,

@@ -5,13 +5,7 @@ const leastBits = 2048;
 /** The usual exponent. With a smaller one, faults of padding become forgeries; with 1, anybody can sign. */
 const leastExponent = 65_537n;
 
-/**
- * Why an RSA key must not be used, as a phrase such as "must be an RSA key of at least 2048 bits, but has 1024";
- * undefined if nothing in its public half speaks against it. The bits are those of the number: zeros in front of it
- * do not count.
- *
- * @param key public or private, of any type
- */
+/** Why an RSA key, public or private, must not be used, as a phrase; undefined if nothing speaks against it. */
 export function rsaWeakness(key: KeyObject): string | undefined {
   if (key.asymmetricKeyType !== "rsa") return `must be an RSA key, but is of type ${key.asymmetricKeyType}`;
   const { modulusLength = 0, publicExponent = 0n } = key.asymmetricKeyDetails ?? {};

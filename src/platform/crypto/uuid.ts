@@ -1,9 +1,6 @@
 import { randomBytes } from "./random.ts";
 
-/**
- * A UUID of version 7 (RFC 9562 section 5.7): ordered by time, so that new rows land at the end of an index.
- * @param now milliseconds since the epoch
- */
+/** A UUID of version 7 (RFC 9562 section 5.7), ordered by time. @param now milliseconds since the epoch */
 export function uuidv7(now: number): string {
   const bytes = randomBytes(16);
   bytes.writeUIntBE(now, 0, 6);
@@ -13,10 +10,7 @@ export function uuidv7(now: number): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
 
-/**
- * The lowest UUID for comparisons: one of version 7 is at least this if it was made at this moment or later.
- * @param at milliseconds since the epoch
- */
+/** The lowest UUID of version 7 that is made at this moment or later. @param at milliseconds since the epoch */
 export function lowestUuidv7(at: number): string {
   const time = Math.max(0, Math.floor(at)).toString(16).padStart(12, "0");
   return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;

@@ -1,6 +1,4 @@
-/**
- * Start and stop of a process's parts: their order, their time, the readiness, and the exit by a signal or a defect.
- */
+/** Start and stop of a process's parts: order, time, readiness, and the exit by a signal or a defect. */
 import { constants } from "node:os";
 import { setTimeout as elapsed } from "node:timers/promises";
 import type { Logger } from "pino";
@@ -25,7 +23,6 @@ export interface ReadinessHandle {
   notReady(reason: string): void;
 }
 
-/** A part that is not ready. */
 interface Unready {
   readonly name: string;
   readonly reason: string;
@@ -57,19 +54,12 @@ export interface Lifecycle {
   unready(): readonly Unready[];
   /** Called once, as soon as the process is no longer ready and before anything stops. */
   onDrain(callback: () => void): void;
-  /**
-   * Drains and stops every part. A second call returns the same promise.
-   * @returns whether every part stopped in time and without error
-   */
+  /** Drains and stops every part, once. @returns whether every part stopped in time and without error */
   shutdown(reason: string): Promise<boolean>;
-  /**
-   * Handles signals and uncaught exceptions from now on. First SIGTERM or SIGINT: shutdown, exit 0, or 1 if a
-   * part failed to stop. Second: exit at once, 128 + its number. Uncaught exception: logged, exit 1.
-   */
+  /** Handles signals and defects. First SIGTERM or SIGINT: shutdown, exit 0 or 1; second: 128 + its number, at once. */
   run(events?: ProcessEvents): void;
 }
 
-/** Creates a lifecycle without parts. */
 export function createLifecycle(settings: LifecycleSettings): Lifecycle {
   const { logger, graceSeconds, drainDelayMs = 0 } = settings;
   const parts: Part[] = [];
@@ -143,8 +133,7 @@ async function stopPart(logger: Logger, part: Part, graceMs: number): Promise<bo
   try {
     const hasFinished = await Promise.race([
       Promise.resolve(part.stop(graceMs)).then(() => true),
-      // This timer keeps the process alive, unlike that of `withTimeout` (deadlines.ts), as a part may wait for what
-      // does not. Aborted once the part has stopped.
+      // This timer keeps the process alive, unlike that of `withTimeout`, as a part may wait for what does not.
       elapsed(graceMs, false, { signal: abandoned.signal }),
     ]);
     if (!hasFinished)

@@ -1,7 +1,4 @@
-/**
- * The readiness of the parts that need a database or a broker: it follows the database. A broker counts at the start
- * alone, and for a grace.
- */
+/** The readiness of parts that need a database, which it follows, or a broker, which counts at the start alone. */
 import type { Logger } from "pino";
 import { pause, repeat } from "../base/loop.ts";
 import { isOfOutage } from "../base/outage.ts";
@@ -14,14 +11,12 @@ const checkIntervalMs = 1_000;
 const retryIntervalMs = 1_000;
 
 interface Part {
-  /** The name of the part, such as that of a service. */
   readonly service: string;
   readonly readiness: ReadinessHandle;
   readonly logger: Logger;
   /** Shared by the parts of a process, so that an obstacle for several of them is logged once. */
   readonly reminders: Reminders;
   readonly stopping: AbortSignal;
-  /** Description of the database, for messages. */
   readonly database: string;
 }
 
@@ -31,7 +26,6 @@ interface Preparation extends Part {
   /** Brings the schema up to date; undefined if this process must not migrate. */
   readonly migrate: (() => Promise<void>) | undefined;
   readonly isMigrated: () => Promise<boolean>;
-  /** The preparation that needs the schema. */
   readonly prepare: () => Promise<void>;
   /** Whether an error of the preparation would remain, however often it is tried. Absent: none would. */
   readonly isFinal?: (error: unknown) => boolean;
@@ -84,10 +78,7 @@ interface BrokerPreparation extends Omit<Part, "database"> {
   readonly graceMs?: number;
 }
 
-/**
- * Prepares what a part needs of a broker, and retries until that succeeds. Until then, or the end of the grace, the
- * part is not ready, so that a wrong address is noticed when it is rolled out.
- */
+/** Prepares what a part needs of a broker, and retries; until then, or the end of the grace, the part is not ready. */
 export async function prepareBroker(preparation: BrokerPreparation): Promise<void> {
   const { service, readiness, logger, reminders, stopping, prepare, graceMs = 30_000 } = preparation;
   const graceEnds = performance.now() + graceMs;
@@ -109,7 +100,6 @@ export async function prepareBroker(preparation: BrokerPreparation): Promise<voi
 
 interface DatabaseChecks extends Pick<Part, "readiness" | "stopping"> {
   readonly isReachable: () => Promise<boolean>;
-  /** Called after every check. */
   readonly checked: (reachable: boolean) => void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Finds the text of a setting. For a setting `NAME` it is the first of these that is set and not empty:
- * `<prefix>NAME`, the file named by `<prefix>NAME_FILE`, `NAME`, the file named by `NAME_FILE`.
+ * Finds the text of a setting. For a setting `NAME` it is the first of these that is set and not empty: `<prefix>NAME`,
+ * the file named by `<prefix>NAME_FILE`, `NAME`, the file named by `NAME_FILE`.
  */
 import { readFileSync, statSync } from "node:fs";
 import { codeOf } from "../base/error-code.ts";
@@ -30,9 +30,7 @@ export function findText(name: string, env: EnvironmentVariables, prefix = ""): 
   return undefined;
 }
 
-/**
- * Matches the variables that Kubernetes sets for each Service, such as `DB_SERVICE_HOST` and `DB_PORT_5432_TCP_ADDR`.
- */
+/** Matches the variables that Kubernetes sets for each Service, such as `DB_SERVICE_HOST`. */
 const serviceLink = /_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/;
 
 /** Whether Kubernetes has set the variable for a Service: one called db gives `DB_PORT` as `tcp://10.0.0.1:5432`. */

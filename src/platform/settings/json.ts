@@ -2,11 +2,7 @@
 import * as v from "valibot";
 import { type Environment, must, type TextSchema, unquoted } from "./kinds.ts";
 
-/**
- * JSON that matches a schema, with the schema's defaults filled in.
- *
- * @param expects as in "a JSON array of clients"
- */
+/** JSON that matches a schema, with the schema's defaults filled in. @param expects as in "a JSON array of clients" */
 export function json<T>(expects: string, shape: v.GenericSchema<unknown, T>): TextSchema<T> {
   return v.pipe(
     v.string(),
@@ -50,7 +46,6 @@ function plainObject(expects: string) {
   );
 }
 
-/** An array of different values. */
 export function distinct<T>(expects: string, item: v.GenericSchema<unknown, T>) {
   return v.pipe(
     v.array(item, must(expects)),
@@ -95,11 +90,7 @@ export function overlapping(secret: (environment: Environment) => TextSchema<str
   };
 }
 
-/**
- * Refuses an array in which two items have the same value of a member.
- *
- * @param array path of the array
- */
+/** Refuses an array in which two items have the same value of a member. @param array path of the array */
 export function differingIn<Item>(member: keyof Item & string, array = "") {
   return v.rawCheck<Item[]>(({ dataset, addIssue }) => {
     if (!dataset.typed) return;
@@ -112,7 +103,6 @@ export function differingIn<Item>(member: keyof Item & string, array = "") {
   });
 }
 
-/** Exactly this word. */
 export function only<const T extends string>(word: T) {
   return v.literal(word, must(word));
 }

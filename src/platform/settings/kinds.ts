@@ -1,7 +1,4 @@
-/**
- * Kinds of setting: Valibot schemas from the text to the value. A description states the valid values, as in "an
- * integer from 1 to 10", for problems and documentation alike. No message quotes the text.
- */
+/** Kinds of setting: Valibot schemas from the text to the value, with a description. No message quotes the text. */
 import { isIP } from "node:net";
 import * as v from "valibot";
 
@@ -27,7 +24,6 @@ export function parse<T>(kind: SettingKind<T>, text: string, environment: Enviro
   return { problems: [...new Set(problems)] };
 }
 
-/** The description of a kind's valid values. */
 export function expectationOf(kind: SettingKind<unknown>): string {
   return v.getDescription(schemaOf(kind, "production")) ?? "";
 }
@@ -56,17 +52,14 @@ function pathOf(path: readonly { readonly key: unknown }[] = []): string {
   return steps.join("").replace(/^\./, "");
 }
 
-/** The message for a value that is not as expected. */
 export function must(expects: string): string {
   return `must be ${expects}`;
 }
 
-/** Text that passes a check. */
 export function checked(expects: string, fits: (text: string) => boolean) {
   return v.pipe(v.string(must(expects)), v.check(fits, must(expects)), v.description(expects));
 }
 
-/** Text that matches a pattern. */
 export function matching(expects: string, pattern: RegExp) {
   return checked(expects, (text) => pattern.test(text));
 }
@@ -137,7 +130,6 @@ export const host = checked(
   (text) => isIP(text) !== 0 || (/^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/i.test(text) && text.length < 254),
 );
 
-/** A host, with its port if one is given. */
 export interface HostAndPort {
   readonly host: string;
   readonly port: number | undefined;

@@ -5,10 +5,7 @@ import { must, type TextSchema, unquoted } from "./kinds.ts";
 
 const block = /-----BEGIN ([A-Z0-9 ]+)-----((?:(?!-----)[\s\S])*)-----END \1-----/g;
 
-/**
- * The blocks of a text, or why they are refused: a phrase that follows "but". Line breaks are those of RFC 7468 section
- * 3, whatever a shell, a template or an editor made of them: CRLF, spaces, the characters `\n`, or those escaped again.
- */
+/** The blocks of a text, or why they are refused, as after "but". Their line breaks may be any (RFC 7468 section 3). */
 function blocksOf(text: string, labels: readonly string[]): readonly string[] | string {
   const found = [...text.matchAll(block)];
   if (found.length === 0) return "holds no whole PEM block";
@@ -21,12 +18,8 @@ function blocksOf(text: string, labels: readonly string[]): readonly string[] | 
 }
 
 /**
- * PEM blocks, however their line breaks are written.
- *
- * @param expects as in "a public key in PEM form"
- * @param labels the labels that are accepted, as in "PUBLIC KEY"
- * @param decode turns the blocks, at least one, with real line breaks, into the value; throws to refuse them
- * @param most blocks
+ * PEM blocks, however their line breaks are written. @param labels that are accepted, as in "PUBLIC KEY"
+ * @param decode turns the blocks, at least one and `most` at most, into the value; throws to refuse them
  */
 export function pemBlocks<T>(
   expects: string,

@@ -1,6 +1,4 @@
-/**
- * Settings of the process itself: its ports, log, shutdown, and the environment that every other table is read with.
- */
+/** Settings of the process itself, and the environment that every other table is read with. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import * as v from "valibot";
 import { urlHost } from "../base/addresses.ts";
@@ -45,7 +43,6 @@ export const environmentTable = {
   },
 } as const satisfies SettingsTable;
 
-/** The process's settings, row by row. */
 export const serverTable = {
   HOST: {
     description: "The address to listen on; 0.0.0.0 is every interface.",
@@ -130,10 +127,8 @@ export const serverTable = {
   },
 } as const satisfies SettingsTable;
 
-/** Settings of the process. */
 export interface ServerSettings {
   readonly environment: Environment;
-  /** Address to listen on. */
   readonly host: string;
   /** 0 is any free port, also for the other two. */
   readonly port: number;

@@ -1,7 +1,4 @@
-/**
- * Reads settings from an environment by a table: parsing, defaults, validation and documentation come from its rows.
- * All problems are collected.
- */
+/** Reads settings by a table, whose rows say parsing, defaults, validation and documentation. Collects all problems. */
 import type * as v from "valibot";
 import { type EnvironmentVariables, findText, isServiceLink, quoted } from "./environment.ts";
 import {
@@ -13,7 +10,6 @@ import {
   type TextSchema,
 } from "./kinds.ts";
 
-/** A row of a settings table. */
 export interface Setting<T> {
   /** One sentence for the documentation. */
   readonly description: string;
@@ -26,9 +22,7 @@ export interface Setting<T> {
   readonly secret?: true;
   /** Text of the default, in both environments. A word in `<>` is a placeholder, see {@link ReadOptions}. */
   readonly default?: string;
-  /** Text of the default in development. */
   readonly development?: string;
-  /** Text of the default in production. */
   readonly production?: string;
   /** Production must set it: always, or only for a task such as "migrate". */
   readonly required?: true | string;
@@ -54,25 +48,21 @@ type ValueOf<Row extends Setting<unknown>> =
   | OutputOf<Row["kind"]>
   | (IsDefinite<Row> extends true ? never : undefined);
 
-/** The values of a table's settings. */
 export type SettingValues<Table extends SettingsTable> = {
   readonly [Name in keyof Table]: ValueOf<Table[Name]>;
 };
 
-/** A problem with one setting. */
 export interface SettingProblem {
   /** The variable to change. */
   readonly name: string;
   /** A phrase that follows the name. Quotes no secret. */
   readonly what: string;
-  /** A valid assignment. */
   readonly example: string;
 }
 
 /** EX_CONFIG of sysexits.h: the exit code of a program after a {@link SettingsError}. */
 export const exitBadSettings = 78;
 
-/** Invalid settings, with every problem that was found. */
 export class SettingsError extends Error {
   override readonly name = "SettingsError";
   readonly problems: readonly SettingProblem[];
@@ -85,7 +75,6 @@ export class SettingsError extends Error {
   }
 }
 
-/** The result of reading settings. */
 export interface Reading<T> {
   /** The settings, with defaults for invalid values, so that all problems are found; undefined where there is none. */
   readonly value: T | undefined;
@@ -144,11 +133,7 @@ export function resolveSettings<const Table extends SettingsTable>(
   };
 }
 
-/**
- * The settings of a reading without problems.
- *
- * @throws SettingsError with every problem
- */
+/** The settings of a reading without problems. @throws SettingsError with every problem */
 export function valueOrThrow<T>(reading: Reading<T>): T {
   if (reading.value === undefined || reading.problems.length > 0) throw new SettingsError(reading.problems);
   return reading.value;
@@ -156,16 +141,11 @@ export function valueOrThrow<T>(reading: Reading<T>): T {
 
 type Readings = Readonly<Record<string, Reading<unknown>>>;
 
-/** The values of readings, by name. */
 type Joined<All extends Readings> = {
   readonly [Name in keyof All]: Exclude<All[Name]["value"], undefined>;
 };
 
-/**
- * The values of all readings, by name.
- *
- * @throws SettingsError with every problem of every reading
- */
+/** The values of all readings, by name. @throws SettingsError with every problem of every reading */
 export function joinReadings<All extends Readings>(readings: All): Joined<All> {
   const problems = distinctProblems(Object.values(readings).flatMap((reading) => reading.problems));
   if (problems.length > 0) throw new SettingsError(problems);

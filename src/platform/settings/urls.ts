@@ -85,7 +85,6 @@ export function confidential(schema: TextSchema<string>) {
   });
 }
 
-/** Whether a URL's host is a loopback host. */
 export function isLoopback(url: URL): boolean {
   return /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
 }
@@ -110,9 +109,7 @@ function issuer(expects: string, fits: (text: string) => boolean) {
   });
 }
 
-/**
- * An issuer identifier (RFC 8414 section 2) in its canonical spelling. Production takes http on a loopback host only.
- */
+/** An issuer identifier (RFC 8414 section 2), spelled canonically. Production takes http on a loopback host only. */
 export const issuerUrl = issuer(
   "an http or https URL without user, query, fragment and trailing slash",
   (text) => !text.endsWith("/"),

@@ -3,7 +3,6 @@ import { type EnvironmentVariables, isServiceLink } from "./environment.ts";
 
 /** A setting of this version, for one of its uses. */
 export interface KnownSetting {
-  /** The name of the setting, with its prefix if it has one. */
   readonly name: string;
   /** Why the process does not use it, as in "SERVICES does not name push"; undefined if it does. */
   readonly unused?: string | undefined;
