@@ -2,10 +2,7 @@
 import { databaseFailure } from "./platform/database/failure.ts";
 import { exitBadSettings, SettingsError } from "./platform/settings/settings.ts";
 
-/**
- * Does the work of a command. Wrong settings, and a database that cannot be used, end the process with a sentence on
- * standard error and a code that says which of the two; anything else is a defect, and is thrown.
- */
+/** Does a command's work. Bad settings, or a database that cannot be used, end it with a sentence and an exit code. */
 export async function runCommand(work: () => Promise<void>): Promise<void> {
   // The deadlines of the database keep no process alive.
   const waiting = setInterval(() => undefined, 60_000);

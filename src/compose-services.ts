@@ -1,7 +1,4 @@
-/**
- * Creates the services that the settings name, and connects them: if both run in one process, the push service
- * receives the auth service's events. A service is loaded only if it runs.
- */
+/** Creates the services that the settings name, and connects them. A service is loaded only if it runs. */
 import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";

@@ -1,7 +1,4 @@
-/**
- * The texts that development mode prints: a notice before the first start creates its database, and, once the
- * server is ready, the addresses, the credentials and commands to try. The commands can be pasted as they are.
- */
+/** The texts of development mode: a notice before a database is created, and what is printed once all is ready. */
 import { randomBytes, randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -28,7 +25,6 @@ export function creationNotice({ auth, push }: Settings): string {
   return `\n  Creating an embedded PostgreSQL in ${embedded.dataDir}. This takes some seconds, once.\n`;
 }
 
-/** The text once the server is ready. */
 export function firstScreen({ settings, ports, database }: RunningServer): string {
   const { server, auth, push } = settings;
   const host = urlHost(server.host);
@@ -90,9 +86,7 @@ function isKnown({ clientSecret }: Credentials): boolean {
   );
 }
 
-/**
- * The demo, and commands that create a user, tokens and a device. The user is new each time, so that they always work.
- */
+/** The demo, and commands that create a user (a new one each time), tokens and a device. */
 function commandsToTry({ auth, push }: Settings, http: string, grpc: string): string {
   const id = `u-${randomBytes(3).toString("hex")}`;
   const isElsewhere = http !== "http://127.0.0.1:8080" || grpc !== "127.0.0.1:9090";

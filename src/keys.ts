@@ -1,7 +1,4 @@
-/**
- * Makes and rotates the key that signs access tokens, in a folder of files: `npm run keys -- new|use-next|retire|show
- * <folder>`. It talks to no server: what it changes holds where processes are started with the files.
- */
+/** Makes and rotates the key that signs access tokens: `npm run keys -- new|use-next|retire|show <folder>`. */
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -21,7 +18,6 @@ const usage = `npm run keys -- <command> <folder>
   retire    stops publishing every key that is neither in use nor next
   show      lists the keys`;
 
-/** The next step of the operator after a command. */
 const nextStep = {
   signing: "Start the processes of auth with the settings below.",
   next: "Restart the processes of auth, one after the other. Ten minutes later every resource server has the new key: use-next.",

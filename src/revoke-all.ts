@@ -1,7 +1,4 @@
-/**
- * Ends every authorization there is, of all users and clients: `npm run revoke-all -- --yes`. It is for a database that
- * was restored from a back-up, in which tokens are active that were revoked after it was made.
- */
+/** Ends every authorization of all users: `npm run revoke-all -- --yes`, for a database restored from a back-up. */
 import { setTimeout } from "node:timers/promises";
 import { authMigrations } from "./auth/service.ts";
 import { endAll } from "./auth/tokens/end-authorizations.ts";

@@ -1,7 +1,4 @@
-/**
- * Composition root of the process: its services on their ports. It reads no environment and handles no signal, so
- * that a test runs the same server as `npm start`.
- */
+/** Composition root of the process: its services on their ports. It reads no environment and handles no signal. */
 import { setDefaultAutoSelectFamilyAttemptTimeout } from "node:net";
 import nodeTls from "node:tls";
 import { Hono } from "hono";
@@ -37,9 +34,7 @@ import type { Settings } from "./services.ts";
 /** The name of this program in the metrics and in the index of the APIs. */
 const programName = "gatepost";
 
-/**
- * The suites of TLS 1.3, and those of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325 section 4.2).
- */
+/** TLS 1.3, and of TLS 1.2 the suites with forward secrecy and authenticated encryption (RFC 9325 section 4.2). */
 const cipherSuites = [
   "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256",
   "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384",
@@ -49,7 +44,6 @@ const cipherSuites = [
 /** Milliseconds that a probe or a scrape has to finish: both are repeated anyway. */
 const managementCloseMs = 500;
 
-/** A server whose ports listen. */
 export interface RunningServer {
   readonly lifecycle: Lifecycle;
   /** The settings, with the actual ports. */
@@ -61,10 +55,7 @@ export interface RunningServer {
   readonly ready: Promise<void>;
 }
 
-/**
- * Starts everything and returns as soon as the ports listen; `ready` resolves when the databases are ready too.
- * @throws errors of listening (EADDRINUSE, EACCES)
- */
+/** Starts everything; returns as soon as the ports listen. @throws errors of listening (EADDRINUSE, EACCES) */
 export async function startServer(
   settings: Settings,
   logger: Logger,
@@ -110,8 +101,7 @@ export async function startServer(
     broker ? [{ service: name, ...broker, readiness: lifecycle.readiness.register(`${name} broker`) }] : [],
   );
 
-  // Stopped in reverse order: the API ports, then the management port, so that an operator can watch, then the
-  // services.
+  // Stopped in reverse order: the API ports, then the management port, for an operator to watch, then the services.
   const managementPort = await management.listen(host, server.managementPort);
   lifecycle.add({ name: "management", stop: () => management.close(managementCloseMs) });
   if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
@@ -147,12 +137,10 @@ interface Serving {
   readonly admission: Admission;
   readonly metrics: ReturnType<typeof createMetrics>;
   readonly logger: Logger;
-  /** The origins whose pages may call the APIs. */
   readonly origins: readonly string[];
   readonly stopping: AbortSignal;
 }
 
-/** Serves the APIs of all services, over HTTP and over the RPC protocols. */
 function serveApis({ composed, http, grpc, admission, metrics, logger, origins, stopping }: Serving): void {
   const { services, builtIn } = composed;
   const app = new Hono({ router: new CachingRouter() });
@@ -199,10 +187,7 @@ interface Starting {
   readonly isDevelopment: boolean;
 }
 
-/**
- * Prepares a service and starts its workers, as soon as its database can be used. From then on the service's readiness
- * follows the database. Resolves when the service is ready for the first time, or the process stops before.
- */
+/** Prepares a service and starts its workers once its database can be used. Resolves when it is ready first. */
 async function startService(
   service: RunnableService,
   { grpc, isDevelopment, ...shared }: Starting,

@@ -1,7 +1,4 @@
-/**
- * The services of this program, and the settings of those that run: `SERVICES` names them. Other services are not
- * even loaded.
- */
+/** The services of this program, and the settings of those that run: `SERVICES` names them. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { AuthSettings } from "./auth/settings.ts";
@@ -30,27 +27,21 @@ export const servicesTable = {
   },
 } as const satisfies SettingsTable;
 
-/** Settings of the process, and of each service that it runs. */
 export interface Settings {
   readonly server: ServerSettings;
   readonly auth?: AuthSettings | undefined;
   readonly push?: PushSettings | undefined;
   /** The settings of tracing; undefined: nothing is traced. */
   readonly tracing?: TracingSettings | undefined;
-  /**
-   * The settings of a server that listens on these ports. If the system chose a port (0), the addresses that
-   * development mode derives from it, such as the issuer's, have the actual number.
-   */
+  /** The settings of a server on these ports: the addresses that development mode derives have the actual numbers. */
   listeningOn(ports: ListeningPorts): Promise<Settings>;
 }
 
-/** The actual numbers of the ports. */
 export interface ListeningPorts {
   readonly http: number;
   readonly grpc: number;
 }
 
-/** Reads which services run. */
 export function resolveServices(
   env: EnvironmentVariables,
   { environment }: Pick<ServerSettings, "environment">,
@@ -59,11 +50,7 @@ export function resolveServices(
   return { value: value?.SERVICES, problems };
 }
 
-/**
- * Reads all settings.
- *
- * @throws SettingsError with every problem of all of them
- */
+/** Reads all settings. @throws SettingsError with every problem of all of them */
 export async function readSettings(env: EnvironmentVariables): Promise<Settings> {
   const server = resolveServerSettings(env);
   const services = resolveServices(env, server.value);

@@ -1,7 +1,4 @@
-/**
- * Finds settings that this version does not have, or that the process does not use. It also loads the tables of
- * services that do not run, since their settings exist too.
- */
+/** Finds settings that this version does not have, or that the process does not use, in the tables of all services. */
 import { authTable } from "./auth/settings-table.ts";
 import { cacheTable } from "./platform/cache/cache-settings.ts";
 import { databaseTable, migrationTable } from "./platform/database/settings.ts";
@@ -28,10 +25,7 @@ const sharedWords = new Set(
   "ACCESS DATA ENABLE EVENT GRPC IDENTITY MEMORY NODE PLATFORM SERVER TEST USER".split(" "),
 );
 
-/**
- * The prefixes of our names: their first word, or their first two where the first is shared. The tracing settings have
- * none: OpenTelemetry names them, and has others.
- */
+/** The prefixes of our names: the first word, or two where it is shared. Those of tracing are OpenTelemetry's. */
 const prefixes: readonly string[] = [
   ...new Set(
     [processTable, commonTable, ...Object.values(tables)].flatMap(Object.keys).flatMap((name) => {
