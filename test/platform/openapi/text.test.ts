@@ -1,4 +1,4 @@
-/** Lengths of texts are counted as JSON Schema counts them, whatever shortcut is taken, and named as Ajv names them. */
+/** Lengths of texts are counted as JSON Schema counts them, and named as Ajv names them. */
 import { Ajv2020 } from "ajv/dist/2020.js";
 import fc from "fast-check";
 import { expect, test } from "vitest";
