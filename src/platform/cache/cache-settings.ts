@@ -3,7 +3,7 @@ import { bracketed } from "../base/addresses.ts";
 import type { EnvironmentVariables } from "../settings/environment.ts";
 import { fixedPort, host, password, plainText, yesNo } from "../settings/kinds.ts";
 import { certificatesPem } from "../settings/pem.ts";
-import { type Reading, type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
+import { type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
 import { isPrivate } from "../settings/urls.ts";
 
 export const cacheTable = {
@@ -37,23 +37,13 @@ export const cacheTable = {
   },
 } as const satisfies SettingsTable;
 
-export interface CacheSettings {
-  readonly host: string;
-  readonly port: number;
-  /** The user; undefined: the server's default user. */
-  readonly username: string | undefined;
-  /** The password; undefined: the process does not sign in. */
-  readonly password: string | undefined;
-  readonly isSecure: boolean;
-  /** PEM; undefined: the authorities that Node.js trusts. */
-  readonly ca: string | undefined;
-}
+export type CacheSettings = NonNullable<ReturnType<typeof resolveCacheSettings>["value"]>;
 
 /** Reads the settings of the cache; the value is undefined too where none is set. */
 export function resolveCacheSettings(
   env: EnvironmentVariables,
   options: Pick<ReadOptions, "environment" | "prefix">,
-): Reading<CacheSettings> {
+) {
   const { value, valid, problems, problem } = resolveSettings(cacheTable, env, options);
   if (value?.CACHE_HOST === undefined) return { value: undefined, problems };
   const { CACHE_HOST: name, CACHE_USERNAME: username, CACHE_PASSWORD: password } = value;

@@ -33,9 +33,7 @@ import { outagesOf } from "./failure.ts";
 import { migrateAsOwner, startAnew } from "./migrations/migrate-postgresql.ts";
 import { isMigrated, type Migrations } from "./migrations/migrations.ts";
 import { requireOrdinaryUser } from "./migrations/privileges.ts";
-import type { Address, DatabaseSettings } from "./settings.ts";
-
-type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
+import type { Address, PostgresSettings } from "./settings.ts";
 
 /** Milliseconds: the server's limit on a statement, that of the client, and that on the wait for a connection. */
 interface Timeouts {

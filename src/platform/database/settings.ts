@@ -17,6 +17,7 @@ import {
   type ReadOptions,
   resolveSettings,
   type SettingsTable,
+  type SettingValues,
   servicePrefix,
 } from "../settings/settings.ts";
 
@@ -137,29 +138,9 @@ export type DatabaseSettings =
       /** Directory of the embedded database, which all services of the process share: `<DATA_DIR>/database`. */
       readonly dataDir: string;
     }
-  | {
-      readonly kind: "postgres";
-      /** One host, or several of which one is the primary. */
-      readonly hosts: readonly Address[];
-      /** Standbys that may be read from; undefined if this process reads from none. */
-      readonly readHosts: readonly Address[] | undefined;
-      readonly name: string;
-      readonly user: string;
-      /** Undefined only in development: the server needs no password. */
-      readonly password: string | undefined;
-      /** The hosts for the user that migrates: one, or several of which one is the primary. */
-      readonly migrationHosts: readonly Address[];
-      readonly migrationUser: string;
-      /** Undefined in development if there is none, in production except in the migrate task. */
-      readonly migrationPassword: string | undefined;
-      readonly ssl: "disable" | "require" | "verify-full";
-      /** PEM; undefined: the authorities that Node.js trusts. */
-      readonly sslCa: string | undefined;
-      /** A pooler at the host: none, or one that gives each transaction another connection. */
-      readonly pooler: "none" | "transaction";
-      /** Connections of a process for the service, at least 2. */
-      readonly poolSize: number;
-    };
+  | PostgresSettings;
+
+export type PostgresSettings = ReturnType<typeof postgresOf>;
 
 export interface DatabaseReadOptions extends Pick<ReadOptions, "environment"> {
   /** The service that the database belongs to, as in "auth": settings prefixed `AUTH_` override the plain ones. */
@@ -198,25 +179,35 @@ export function resolveDatabaseSettings(
   if (settings.DB_HOST === undefined) {
     return { value: { kind: "embedded", dataDir: join(dataDir, "database") }, problems };
   }
-  const value: DatabaseSettings = {
-    kind: "postgres",
+  return { value: postgresOf({ ...settings, DB_HOST: settings.DB_HOST }), problems };
+}
+
+type PostgresValues = SettingValues<typeof databaseTable> &
+  SettingValues<typeof migrationTable> & { readonly DB_HOST: readonly HostAndPort[] };
+
+function postgresOf(settings: PostgresValues) {
+  return {
+    kind: "postgres" as const,
+    /** One host, or several of which one is the primary. */
     hosts: addresses(settings.DB_HOST, settings.DB_PORT),
+    /** Standbys that may be read from; undefined if this process reads from none. */
     readHosts: settings.DB_READ_HOSTS && readHosts(settings.DB_READ_HOSTS, settings.DB_PORT),
     name: settings.DB_NAME,
     user: settings.DB_USER,
+    /** Undefined only in development: the server needs no password. */
     password: settings.DB_PASSWORD,
     migrationHosts: addresses(
       settings.DB_HOST_MIGRATION ?? settings.DB_HOST,
       settings.DB_PORT_MIGRATION ?? settings.DB_PORT,
     ),
     migrationUser: settings.DB_USER_MIGRATION,
+    /** Undefined in development if there is none, in production except in the migrate task. */
     migrationPassword: settings.DB_PASSWORD_MIGRATION,
     ssl: settings.DB_SSL,
     sslCa: settings.DB_SSL_CA,
     pooler: settings.DB_POOLER,
     poolSize: settings.DB_POOL_SIZE,
   };
-  return { value, problems };
 }
 
 /** Each address once; undefined for the word `none`. @param port of hosts without one */

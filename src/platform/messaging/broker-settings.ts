@@ -10,7 +10,7 @@ import {
   unquoted,
 } from "../settings/kinds.ts";
 import { certificatesPem } from "../settings/pem.ts";
-import { type Reading, type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
+import { type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
 import { isPrivate } from "../settings/urls.ts";
 
 const serverUrl = checked(
@@ -90,18 +90,7 @@ export const brokerTable = {
   },
 } as const satisfies SettingsTable;
 
-export interface BrokerSettings {
-  readonly servers: readonly string[];
-  /** A user and password, or the text of a credentials file; undefined: the client does not sign in. */
-  readonly credentials:
-    | { readonly user: string; readonly password: string }
-    | { readonly file: string }
-    | undefined;
-  /** The certificate authorities, in PEM; undefined: those that Node.js trusts. */
-  readonly ca: string | undefined;
-  readonly replicas: number;
-  readonly retentionDays: number;
-}
+export type BrokerSettings = NonNullable<ReturnType<typeof resolveBrokerSettings>["value"]>;
 
 /** The servers that have to be listed for events to be kept on as many of them. */
 const replicated = 3;
@@ -110,7 +99,7 @@ const replicated = 3;
 export function resolveBrokerSettings(
   env: EnvironmentVariables,
   options: Pick<ReadOptions, "environment" | "prefix">,
-): Reading<BrokerSettings> {
+) {
   const { value, problems } = resolveSettings(brokerTable, env, options);
   if (value?.BROKER_URL === undefined) return { value: undefined, problems };
   return {
@@ -125,7 +114,8 @@ export function resolveBrokerSettings(
   };
 }
 
-function credentialsOf(text: string | undefined): BrokerSettings["credentials"] {
+/** Of a user, or the text of a credentials file; undefined: the client does not sign in. */
+function credentialsOf(text: string | undefined) {
   if (text === undefined) return undefined;
   if (isCredentialsFile(text)) return { file: text };
   const at = text.indexOf(":");

@@ -2,7 +2,7 @@
 import * as v from "valibot";
 import type { EnvironmentVariables } from "../settings/environment.ts";
 import { checked, must, oneOf, plainText } from "../settings/kinds.ts";
-import { type Reading, type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
+import { type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
 import { baseUrl } from "../settings/urls.ts";
 
 const share = v.pipe(
@@ -69,26 +69,10 @@ export const tracingTable = {
   },
 } as const satisfies SettingsTable;
 
-export interface TracingSettings {
-  /** Without a trailing slash. */
-  readonly endpoint: string;
-  readonly headers: Readonly<Record<string, string>>;
-  /** The name of the service in traces; undefined: that of the program. */
-  readonly serviceName: string | undefined;
-  readonly sampler: {
-    readonly root: (typeof roots)[number];
-    /** Whether the caller decides, if there is one that says. */
-    readonly isParentBased: boolean;
-    /** The share of traces that is recorded, from 0 to 1. */
-    readonly ratio: number;
-  };
-}
+export type TracingSettings = NonNullable<ReturnType<typeof resolveTracingSettings>["value"]>;
 
 /** Reads the settings of traces; the value is undefined too where nothing is traced. */
-export function resolveTracingSettings(
-  env: EnvironmentVariables,
-  options: Pick<ReadOptions, "environment">,
-): Reading<TracingSettings> {
+export function resolveTracingSettings(env: EnvironmentVariables, options: Pick<ReadOptions, "environment">) {
   const { value, valid, problems } = resolveSettings(tracingTable, env, options);
   // Without it the others may be meant for other programs of the machine.
   const isOff = "OTEL_EXPORTER_OTLP_ENDPOINT" in valid && valid.OTEL_EXPORTER_OTLP_ENDPOINT === undefined;
@@ -102,6 +86,7 @@ export function resolveTracingSettings(
       serviceName: value.OTEL_SERVICE_NAME,
       sampler: {
         root: roots.find((root) => sampler.endsWith(root)) ?? "always_on",
+        /** Whether the caller decides, if there is one that says. */
         isParentBased: sampler.startsWith("parentbased_"),
         ratio: value.OTEL_TRACES_SAMPLER_ARG,
       },

@@ -6,7 +6,6 @@ import type { EnvironmentVariables } from "./environment.ts";
 import { type Environment, host, integer, listenPort, listOf, oneOf, plainText, yesNo } from "./kinds.ts";
 import { certificatesPem, privateKeyPem } from "./pem.ts";
 import {
-  type Reading,
   resolveSettings,
   type SettingProblem,
   SettingsError,
@@ -17,7 +16,6 @@ import { origin } from "./urls.ts";
 import { isNear } from "./warnings.ts";
 
 const logLevels = ["trace", "debug", "info", "warn", "error"] as const;
-type LogLevel = (typeof logLevels)[number];
 
 /** Whether the text is "production" but for its case, an edit, or its end. */
 function isMisspelled(text: string): boolean {
@@ -127,47 +125,20 @@ export const serverTable = {
   },
 } as const satisfies SettingsTable;
 
-export interface ServerSettings {
-  readonly environment: Environment;
-  readonly host: string;
-  /** 0 is any free port, also for the other two. */
-  readonly port: number;
-  readonly grpcPort: number;
-  readonly managementPort: number;
-  /** PEM texts of a certificate and its key; undefined: cleartext. */
-  readonly tls: { readonly cert: string; readonly key: string } | undefined;
-  /** The permitted origins, as browsers send them in `Origin`; empty: CORS is off. */
-  readonly corsOrigins: readonly string[];
-  readonly logLevel: LogLevel;
-  /** Path of the file of events; undefined: standard output. */
-  readonly eventLog: string | undefined;
-  /** Between SIGTERM and the end of accepting. */
-  readonly shutdownDelaySeconds: number;
-  readonly shutdownGraceSeconds: number;
-  /** MiB; undefined: as Node was started. */
-  readonly memoryMinMb: number | undefined;
-  readonly memoryMaxMb: number | undefined;
-  /** Directory of development mode; in production nothing may be kept there. */
-  readonly dataDir: string;
-}
+export type ServerSettings = ReturnType<typeof resolveServerSettings>["value"];
 
 /** The server's origin, as this machine reaches it. */
 export function originOf({ tls, host, port }: Pick<ServerSettings, "tls" | "host" | "port">): string {
   return new URL(`${tls ? "https" : "http"}://${urlHost(host)}:${port}`).origin;
 }
 
-/** What a command needs that works on the databases and serves nothing. */
-type CommandSettings = Pick<ServerSettings, "environment" | "dataDir">;
-
 function readEnvironment(env: EnvironmentVariables) {
   const { valid, problems } = resolveSettings(environmentTable, env, { environment: "production" });
   return { environment: valid.NODE_ENV ?? "production", problems };
 }
 
-/** Reads {@link CommandSettings}, and no setting that only a server has. The value is always defined. */
-export function resolveCommandSettings(
-  env: EnvironmentVariables,
-): Reading<CommandSettings> & { readonly value: CommandSettings } {
+/** Reads what a command needs that works on the databases and serves nothing. The value is always defined. */
+export function resolveCommandSettings(env: EnvironmentVariables) {
   const { environment, problems: ofMode } = readEnvironment(env);
   const { value, problems: ofFolder } = resolveSettings({ DATA_DIR: serverTable.DATA_DIR }, env, {
     environment,
@@ -179,9 +150,7 @@ export function resolveCommandSettings(
 }
 
 /** Reads the process's settings; returns problems instead of throwing them. The value is always defined. */
-export function resolveServerSettings(
-  env: EnvironmentVariables,
-): Reading<ServerSettings> & { readonly value: ServerSettings } {
+export function resolveServerSettings(env: EnvironmentVariables) {
   const { environment, problems: ofMode } = readEnvironment(env);
   const reading = resolveSettings(serverTable, env, { environment });
   const problems = [...ofMode, ...reading.problems, ...crossChecks(reading)];
@@ -189,12 +158,13 @@ export function resolveServerSettings(
   // Every row has a default or is optional, so this is a defect of the table and not of the environment.
   if (settings === undefined) throw new SettingsError(problems);
   const { TLS_CERT: cert, TLS_KEY: key, LOGGING_LEVEL: logLevel } = settings;
-  const value: ServerSettings = {
+  const value = {
     environment,
     host: settings.HOST,
     port: settings.SERVER_PORT,
     grpcPort: settings.GRPC_PORT,
     managementPort: settings.MANAGEMENT_PORT,
+    /** PEM texts of a certificate and its key; undefined: cleartext. */
     tls: cert !== undefined && key !== undefined ? { cert, key } : undefined,
     corsOrigins: settings.CORS_ORIGINS ?? [],
     logLevel: settings.ENABLE_DEBUG && logLevel !== "trace" ? "debug" : logLevel,
@@ -203,6 +173,7 @@ export function resolveServerSettings(
     shutdownGraceSeconds: settings.SHUTDOWN_GRACE_SECONDS,
     memoryMinMb: settings.MEMORY_MIN_MB,
     memoryMaxMb: settings.MEMORY_MAX_MB,
+    /** Directory of development mode; in production nothing may be kept there. */
     dataDir: settings.DATA_DIR,
   };
   return { value, problems };

@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import type { Address, DatabaseSettings } from "../settings.ts";
+import type { Address, PostgresSettings } from "../settings.ts";
 import type { ClientOptions } from "./connection.ts";
 
 export type SessionParameters = Readonly<Record<string, string | number>>;
@@ -26,10 +26,8 @@ export interface Login {
   readonly password: string | undefined;
 }
 
-type EncryptionSettings = Pick<Extract<DatabaseSettings, { kind: "postgres" }>, "name" | "ssl" | "sslCa">;
-
 export function clientOptions(
-  { name, ssl, sslCa }: EncryptionSettings,
+  { name, ssl, sslCa }: Pick<PostgresSettings, "name" | "ssl" | "sslCa">,
   { host, port }: Address,
   { user, password }: Login,
   session: SessionParameters,

@@ -4,7 +4,7 @@ import { checkTimeoutMs } from "../connections/connection.ts";
 import { type Hosts, oneHost } from "../connections/hosts.ts";
 import { openConnection } from "../connections/open-connection.ts";
 import type { ReplicationState } from "../connections/replication-state.ts";
-import type { Address, DatabaseSettings } from "../settings.ts";
+import type { Address, PostgresSettings } from "../settings.ts";
 import { Primary } from "./primary.ts";
 import { readReplicationState } from "./read-replication-state.ts";
 import { Timelines } from "./timelines.ts";
@@ -14,7 +14,7 @@ const timelines = new Timelines();
 
 /** Where a user's connections go; a single host is not probed. @param known the timelines that the process knows of */
 export function openHosts(
-  settings: Extract<DatabaseSettings, { kind: "postgres" }>,
+  settings: PostgresSettings,
   hosts: readonly Address[],
   login: Login,
   logger?: Logger,

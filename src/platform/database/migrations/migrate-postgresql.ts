@@ -11,14 +11,12 @@ import { checkResponds } from "../connections/session.ts";
 import { runTransaction } from "../connections/transaction.ts";
 import type { Executor } from "../database.ts";
 import { openHosts } from "../failover/open-hosts.ts";
-import type { Address, DatabaseSettings } from "../settings.ts";
+import type { Address, PostgresSettings } from "../settings.ts";
 import { boolean } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
 import { whoHoldsAdvisoryLock, whoHoldsLocks } from "./lock-holders.ts";
 import { MigrationBlockedError, type Migrations } from "./migrations.ts";
 import { runMigrations } from "./run-migrations.ts";
-
-type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
 /** How to get an empty database, where this one has another history. */
 export const startAnew = "create an empty database, name it by DB_NAME, and run npm run migrate";
