@@ -1,7 +1,6 @@
 /** The pages of a contract: its document, the API reference that shows it, and the files of the reference. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import swaggerUi from "swagger-ui-dist/package.json" with { type: "json" };
 import type { ContractDocument } from "./document.ts";
 import { entityTag } from "./entity-tag.ts";
 import {
@@ -19,8 +18,6 @@ import {
 export interface Page {
   readonly body: Uint8Array<ArrayBuffer>;
   readonly etag: string;
-  /** A request with this version in the query (`v`) always gets these bytes, so the response is immutable. */
-  readonly version: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
 }
 
@@ -59,7 +56,6 @@ SwaggerUIBundle({
   },
 });
 `;
-const initialiserVersion = entityTag(initialiser).slice(1, -1);
 
 const scriptType = "text/javascript; charset=utf-8";
 const jsonType = "application/json";
@@ -83,16 +79,13 @@ const assets = [
 
 function asset(file: string, contentType: string): readonly [string, () => Page] {
   const read = () => readFileSync(createRequire(import.meta.url).resolve(`swagger-ui-dist/${file}`));
-  return [
-    `docs/assets/${file}`,
-    once(() => toPage(read(), { "Content-Type": contentType }, swaggerUi.version)),
-  ];
+  return [`docs/assets/${file}`, once(() => toPage(read(), { "Content-Type": contentType }))];
 }
 
 /** The pages of a contract, by their path below the base path; "" is the index. */
 export function pagesOf(contract: ContractDocument): ReadonlyMap<string, MakePage> {
-  const text = (headers: Page["headers"], make: () => string, version?: string) =>
-    once(() => toPage(Buffer.from(make()), headers, version));
+  const text = (headers: Page["headers"], make: () => string) =>
+    once(() => toPage(Buffer.from(make()), headers));
   return new Map<string, MakePage>([
     ["", indexPage(contract.title, linksOf(contract))],
     [
@@ -115,10 +108,7 @@ export function pagesOf(contract: ContractDocument): ReadonlyMap<string, MakePag
     ],
     ...protoPages(contract),
     ["docs", text(pageHeaders, () => htmlOf(contract.title))],
-    [
-      "docs/assets/initialiser.js",
-      text({ "Content-Type": scriptType }, () => initialiser, initialiserVersion),
-    ],
+    ["docs/assets/initialiser.js", text({ "Content-Type": scriptType }, () => initialiser)],
     ...assets,
   ]);
 }
@@ -172,27 +162,26 @@ function once<T>(make: () => T): () => T {
   };
 }
 
-function toPage(bytes: Buffer<ArrayBuffer>, headers: Page["headers"], version?: string): Page {
-  return { body: bytes, etag: entityTag(bytes), version, headers };
+function toPage(bytes: Buffer<ArrayBuffer>, headers: Page["headers"]): Page {
+  return { body: bytes, etag: entityTag(bytes), headers };
 }
 
 function htmlOf(title: string): string {
   const name = escapeHtml(title);
-  const address = (file: string, version = swaggerUi.version) => `docs/assets/${file}?v=${version}`;
   return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${name}: API reference</title>
-<link rel="icon" type="image/png" href="${address("favicon-32x32.png")}">
-<link rel="stylesheet" href="${address("swagger-ui.css")}">
+<link rel="icon" type="image/png" href="docs/assets/favicon-32x32.png">
+<link rel="stylesheet" href="docs/assets/swagger-ui.css">
 </head>
 <body>
 <main id="reference"></main>
 <noscript>This page needs JavaScript. The same document without it: <a href="openapi.yaml">openapi.yaml</a>.</noscript>
-<script src="${address("swagger-ui-bundle.js")}"></script>
-<script src="${address("initialiser.js", initialiserVersion)}"></script>
+<script src="docs/assets/swagger-ui-bundle.js"></script>
+<script src="docs/assets/initialiser.js"></script>
 </body>
 </html>
 `;

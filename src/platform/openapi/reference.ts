@@ -70,18 +70,13 @@ function originOf(c: Context): string | undefined {
   return `${scheme}//${host}`;
 }
 
-function pageResponse(
-  c: Context,
-  { body, etag, version, headers }: Page,
-  { requestId }: RequestContext,
-): Response {
-  const isPinned = version !== undefined && c.req.query("v") === version;
+function pageResponse(c: Context, { body, etag, headers }: Page, { requestId }: RequestContext): Response {
   // What shows the client's own origin is for no other client.
   const scope = headers["Vary"]?.includes("Host") ? "private" : "public";
   const common = {
     "X-Request-Id": requestId,
     "X-Content-Type-Options": "nosniff",
-    "Cache-Control": isPinned ? "public, max-age=31536000, immutable" : `${scope}, max-age=300`,
+    "Cache-Control": `${scope}, max-age=300`,
     ETag: etag,
   };
   if (matchesEntityTag(c.req.header("if-none-match"), etag)) {

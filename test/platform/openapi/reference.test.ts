@@ -295,23 +295,14 @@ describe("the page", () => {
     expect(options.map(({ deepLinking = false }) => deepLinking)).toEqual([false]);
   });
 
-  it("finds all it links to, and what has a version is kept for ever", async () => {
+  it("finds all it links to", async () => {
     const links = linksOf(await (await get("/api/auth/docs")).text());
     expect(links.length).toBe(5);
     for (const link of links) {
-      const response = await get(
-        new URL(link, "http://a/api/auth/docs").pathname + new URL(link, "http://a").search,
-      );
+      const response = await get(new URL(link, "http://a/api/auth/docs").pathname);
       expect(response.status, link).toBe(200);
-      const lasting = link.includes("?v=") ? "public, max-age=31536000, immutable" : cachedBy(link);
-      expect(response.headers.get("cache-control"), link).toBe(lasting);
       await response.body?.cancel();
     }
-  });
-
-  it("is not immutable for a request of another version", async () => {
-    const response = await get("/api/auth/docs/assets/swagger-ui.css?v=1.0.0");
-    expect(response.headers.get("cache-control")).toBe("public, max-age=300");
   });
 
   it("shows a title as text, whatever is in it", async () => {
