@@ -33,7 +33,7 @@ function waitingGauges<Waiting extends Readonly<Record<keyof Waiting, number>>>(
   };
 }
 
-/** The events that wait in the outboxes, read at each scrape. Scrapes at the same time share a reading. */
+/** The events that wait in the outboxes, read at each scrape, unless that takes a second. */
 export function outboxMetrics(program: string, registry: Registry) {
   const add = waitingGauges<OutboxBacklog>(registry, [
     {

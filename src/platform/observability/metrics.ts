@@ -1,15 +1,6 @@
 /** The metrics of a process and their names. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
-import type {
-  AdmissionObserver,
-  CacheObserver,
-  DatabaseObserver,
-  HttpObserver,
-  JanitorObserver,
-  OutboxBacklog,
-  RpcObserver,
-  UnreadEvents,
-} from "../base/observers.ts";
+import type { HttpObserver, RpcObserver } from "../base/observers.ts";
 import { admissionMetrics } from "./admission-metrics.ts";
 import { brokerMetrics, janitorMetrics, outboxMetrics } from "./background-metrics.ts";
 import { cacheMetrics, databaseMetrics } from "./database-metrics.ts";
@@ -20,29 +11,7 @@ interface EventCounter<Label extends string> {
   inc(labels: Readonly<Record<Label, string>>, by?: number): void;
 }
 
-export interface Metrics {
-  readonly registry: Registry;
-  readonly http: HttpObserver;
-  readonly rpc: RpcObserver;
-  readonly admission: AdmissionObserver;
-  database(service: string): DatabaseObserver;
-  cache(service: string): CacheObserver;
-  /** @param backlog asked at each scrape; left out if it rejects or takes a second @returns counts deliveries */
-  outbox(service: string, backlog: () => Promise<OutboxBacklog>): (delivered: number) => void;
-  /** @param unread asked at a scrape, at most every five seconds; left out if it rejects or takes a second */
-  broker(service: string, unread: () => Promise<UnreadEvents>): void;
-  /** The janitor of a service. @param kinds of rows that it deals with */
-  janitor<const Kind extends string>(service: string, kinds: readonly Kind[]): JanitorObserver<Kind>;
-  /**
-   * A counter of a service, with 0 for every combination of the known values; a second call returns the same.
-   * @throws Error if it exists with other labels
-   */
-  counter<const Label extends string>(
-    name: string,
-    help: string,
-    labels: Readonly<Record<Label, readonly string[]>>,
-  ): EventCounter<Label>;
-}
+export type Metrics = ReturnType<typeof createMetrics>;
 
 let ofNode: Registry | undefined;
 
@@ -56,7 +25,7 @@ function nodeMetrics(): Registry {
 }
 
 /** The metrics of a process, with those of Node itself. @param program begins the names of all others */
-export function createMetrics(program: string, version: string): Metrics {
+export function createMetrics(program: string, version: string) {
   const registry = Registry.merge([nodeMetrics()]);
   const registers = [registry];
   new Gauge({
@@ -78,25 +47,35 @@ export function createMetrics(program: string, version: string): Metrics {
     registers,
   });
   const counters = new Map<string, { names: string; counter: Counter }>();
+  const http: HttpObserver = {
+    serves: ({ service, operation, status }) => httpDuration.zero({ service, operation, status }),
+    completed: ({ service, operation, status, seconds }) =>
+      httpDuration.observe({ service, operation, status }, seconds),
+  };
+  const rpc: RpcObserver = {
+    serves: ({ service, method, protocol }) => rpcDuration.zero({ service, method, protocol, code: "ok" }),
+    completed: ({ service, method, protocol, code, seconds }) =>
+      rpcDuration.observe({ service, method, protocol, code }, seconds),
+  };
   return {
     registry,
-    http: {
-      serves: ({ service, operation, status }) => httpDuration.zero({ service, operation, status }),
-      completed: ({ service, operation, status, seconds }) =>
-        httpDuration.observe({ service, operation, status }, seconds),
-    },
-    rpc: {
-      serves: ({ service, method, protocol }) => rpcDuration.zero({ service, method, protocol, code: "ok" }),
-      completed: ({ service, method, protocol, code, seconds }) =>
-        rpcDuration.observe({ service, method, protocol, code }, seconds),
-    },
+    http,
+    rpc,
     admission: admissionMetrics(program, registry),
     database: databaseMetrics(program, registry),
     cache: cacheMetrics(program, registry),
     outbox: outboxMetrics(program, registry),
     broker: brokerMetrics(program, registry),
     janitor: janitorMetrics(program, registry),
-    counter(name, help, labels) {
+    /**
+     * A counter of a service, with 0 for every combination of the known values; a second call returns the same.
+     * @throws Error if it exists with other labels
+     */
+    counter<const Label extends string>(
+      name: string,
+      help: string,
+      labels: Readonly<Record<Label, readonly string[]>>,
+    ): EventCounter<Label> {
       const labelNames = Object.keys(labels);
       const names = labelNames.join(",");
       const known = counters.get(name);
