@@ -84,11 +84,7 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
     }
     const methods = allowedMethods(operations);
     app.options(route, (c) => {
-      const context = contextOf(binding.logger, headersOf(c));
-      return new Response(null, {
-        status: 204,
-        headers: { Allow: methods.join(", "), "X-Request-Id": context.requestId },
-      });
+      return optionsOf(contextOf(binding.logger, headersOf(c)), methods);
     });
     // Each method by its name: a route for all methods would also match the requests of the operations.
     app.on(
@@ -137,10 +133,22 @@ function refuseMethod<O, Caller>(
   if (!first) throw new Error("a path without operations");
   const responses = responsesOf(first);
   return (c: Context): Response => {
-    const detail = `${c.req.method} is not a method of this path; it has: ${allow.join(", ")}.`;
-    const error = new ServiceError(ErrorKinds.methodNotAllowed, detail, { allow });
-    return toResponse(responses.error(contextOf(logger, headersOf(c)), error));
+    return toResponse(responses.error(contextOf(logger, headersOf(c)), wrongMethod(c, allow)));
   };
+}
+
+/** The error for a method that a path does not have. */
+export function wrongMethod(c: Context, allow: readonly string[]): ServiceError {
+  const detail = `${c.req.method} is not a method of this path; it has: ${allow.join(", ")}.`;
+  return new ServiceError(ErrorKinds.methodNotAllowed, detail, { allow });
+}
+
+/** The response to OPTIONS. */
+export function optionsOf({ requestId }: RequestContext, allow: readonly string[]): Response {
+  return new Response(null, {
+    status: 204,
+    headers: { Allow: allow.join(", "), "X-Request-Id": requestId },
+  });
 }
 
 /** CORS has a Vary of its own. Hono's middleware adds it to that of the operation. */

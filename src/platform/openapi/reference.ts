@@ -1,9 +1,9 @@
 /** Serves a contract: the document, and Swagger UI, which loads nothing from another host (Content-Security-Policy). */
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
-import { ErrorKinds, ServiceError } from "../base/errors.ts";
 import { problem, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
+import { optionsOf, wrongMethod } from "./bind.ts";
 import type { ContractDocument } from "./document.ts";
 import { matchesEntityTag } from "./entity-tag.ts";
 import { indexPage, type MakePage, type Page, pagesOf } from "./reference-pages.ts";
@@ -48,11 +48,11 @@ function addPage(app: Hono, route: string, makePage: MakePage, logger: Logger): 
     const page = makePage({ origin: originOf(c), accept: c.req.header("accept") });
     return pageResponse(c, page, contextOf(logger, c));
   });
-  app.options(route, (c) => {
-    const headers = { Allow: allow.join(", "), "X-Request-Id": contextOf(logger, c).requestId };
-    return new Response(null, { status: 204, headers });
+  app.options(route, (c) => optionsOf(contextOf(logger, c), allow));
+  app.all(route, (c) => {
+    const context = contextOf(logger, c);
+    return toResponse(problem(context, 405, { "X-Request-Id": context.requestId }, wrongMethod(c, allow)));
   });
-  app.all(route, (c) => refuseMethod(c, contextOf(logger, c)));
   return app;
 }
 
@@ -85,10 +85,4 @@ function pageResponse(c: Context, { body, etag, headers }: Page, { requestId }: 
   }
   const length = { "Content-Length": String(body.byteLength) };
   return new Response(body, { headers: { ...common, ...headers, ...length } });
-}
-
-function refuseMethod(c: Context, context: RequestContext): Response {
-  const detail = `${c.req.method} is not a method of this path; it has: ${allow.join(", ")}.`;
-  const error = new ServiceError(ErrorKinds.methodNotAllowed, detail, { allow });
-  return toResponse(problem(context, error.kind.status, { "X-Request-Id": context.requestId }, error));
 }
