@@ -26,7 +26,7 @@ import type { ContractDocument, ContractOperation } from "./document.ts";
 import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { hasUrlParameters, parameterReader } from "./parameters.ts";
-import { type RequestBody, readBody, validate } from "./request-body.ts";
+import { readBody, validate } from "./request-body.ts";
 import { acceptsJson, contractViolations, jsonNames, responsesOf, type Success } from "./response.ts";
 import { routeOf } from "./sheddable.ts";
 
@@ -187,9 +187,6 @@ function bindOperation<O, Caller>(
   const checksAccept = returnsJson && operation.responses["406"] !== undefined;
   const names = jsonNames(operation);
   const readParameters = parameterReader(operation);
-  // Compiled at the first request: to compile those of all operations takes most of the time of a start.
-  const validatorsFor = (body: RequestBody | undefined) =>
-    body?.namesAllErrors === false ? operation.firstErrorValidators() : operation.requestValidators();
 
   function refuseUnacceptable(header: HeaderReader): void {
     if (!checksAccept || acceptsJson(header("accept"), names)) return;
@@ -217,13 +214,13 @@ function bindOperation<O, Caller>(
     }
     refuseUnacceptable(header);
     const parameters = readParameters(url, header);
-    const body = operation.bodyTypes && (await readBody(header, incoming, operation));
-    const requestBody = body?.value;
+    const requestBody = operation.bodyTypes && (await readBody(header, incoming, operation));
     if (identifyByBody) {
       const found = identifyByBody(requestBody, { context, method, header, caller });
       caller = isPending(found) ? await withRequestTimeout(found) : found;
     }
-    validate(validatorsFor(body), requestBody === undefined ? parameters : { ...parameters, requestBody });
+    const values = requestBody === undefined ? parameters : { ...parameters, requestBody };
+    validate(operation.requestValidators(), values);
     const { path, query } = parameters;
     // Without `await`, returning the promise costs two more turns of the microtask queue.
     return await withRequestTimeout(

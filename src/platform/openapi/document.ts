@@ -64,10 +64,8 @@ export interface ContractOperation {
   readonly errorFormat: ErrorFormat;
   /** `x-priority` of the operation, for when not all requests can be answered; `low` unless it is stated. */
   readonly priority: Priority;
-  /** Validators of `{path, query, header, requestBody}`; compiled at first use. */
+  /** Validators of `{path, query, header, requestBody}`; compiled at first use, as that takes most of a start. */
   requestValidators(): readonly ValidateFunction[];
-  /** The same, but those of the body stop at the first error. */
-  firstErrorValidators(): readonly ValidateFunction[];
   /** Validator of a JSON response, if the document has a schema for it. It refuses members that are not described. */
   responseValidator(status: number, mediaType: string): ValidateFunction | undefined;
 }
@@ -85,8 +83,8 @@ export interface ContractDocument {
 }
 
 /** An Ajv for OpenAPI 3.1: dialect 2020-12, formats, and OpenAPI's annotations accepted. */
-function createAjv(options: { coerceTypes: boolean; allErrors: boolean }): Ajv2020 {
-  const ajv = new Ajv2020({ strict: false, ...options });
+function createAjv(coerceTypes: boolean): Ajv2020 {
+  const ajv = new Ajv2020({ strict: false, allErrors: true, coerceTypes });
   addFormats.default(ajv);
   // The one of ajv-formats also takes a URN, which no database does.
   ajv.addFormat("uuid", /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
@@ -129,9 +127,8 @@ export async function loadContract({ yaml, json, protos }: ContractTexts): Promi
 }
 
 async function compile(json: Document): Promise<Compiled> {
-  const strict = createAjv({ coerceTypes: false, allErrors: true });
-  const coercing = createAjv({ coerceTypes: true, allErrors: true });
-  const firstError = createAjv({ coerceTypes: false, allErrors: false });
+  const strict = createAjv(false);
+  const coercing = createAjv(true);
   const backend = new OpenAPIBackend({
     definition: structuredClone(json),
     quick: true,
@@ -144,7 +141,7 @@ async function compile(json: Document): Promise<Compiled> {
   const operations = backend.router.getOperations().map((operation) => {
     const pathItem: PathItem | undefined = json.paths?.[operation.path];
     const paths = { path: basePath + operation.path, alsoAt: pathItem?.["x-also-at"] };
-    return describeOperation(backend, operation, paths, schemesOf(json, operation), { strict, firstError });
+    return describeOperation(backend, operation, paths, schemesOf(json, operation), strict);
   });
   return { json, title: json.info.title, serverUrl, basePath, operations };
 }
@@ -191,18 +188,12 @@ function schemesOf({ components }: Document, { operationId, security = [] }: Ope
   });
 }
 
-/** Whether it is the validator of `requestBody`; the others are of parameters, whose types they coerce. */
-function isOfBody({ schema }: ValidateFunction): boolean {
-  const { properties }: { properties?: object } = Object(schema);
-  return properties !== undefined && "requestBody" in properties;
-}
-
 function describeOperation(
   backend: OpenAPIBackend,
   operation: Operation,
   paths: Pick<ContractOperation, "path" | "alsoAt">,
   schemes: readonly SecurityScheme[],
-  ajv: { readonly strict: Ajv2020; readonly firstError: Ajv2020 },
+  ajv: Ajv2020,
 ): ContractOperation {
   const id = operation.operationId;
   if (!id) throw new Error(`${operation.method} ${operation.path} has no operationId`);
@@ -211,11 +202,6 @@ function describeOperation(
   const security = (operation.security ?? []).map((alternative) => Object.keys(alternative));
   const compiled = new Map<string, ValidateFunction | undefined>();
   let validators: readonly ValidateFunction[] | undefined;
-  const requestValidators = () => {
-    validators ??= backend.validator.getRequestValidatorsForOperation(id) ?? [];
-    return validators;
-  };
-  let firstErrorValidators: readonly ValidateFunction[] | undefined;
   return {
     id,
     method: operation.method,
@@ -229,18 +215,15 @@ function describeOperation(
     responses,
     errorFormat: errorFormatOf(id, dereferenced),
     priority: priorityOf(id, dereferenced),
-    requestValidators,
-    firstErrorValidators() {
-      firstErrorValidators ??= requestValidators().map((validator) =>
-        isOfBody(validator) ? ajv.firstError.compile(validator.schema) : validator,
-      );
-      return firstErrorValidators;
+    requestValidators() {
+      validators ??= backend.validator.getRequestValidatorsForOperation(id) ?? [];
+      return validators;
     },
     responseValidator(status, mediaType) {
       const key = `${status} ${mediaType}`;
       if (!compiled.has(key)) {
         const schema = responses[status]?.content?.[mediaType]?.schema;
-        compiled.set(key, schema && ajv.strict.compile(closed(schema)));
+        compiled.set(key, schema && ajv.compile(closed(schema)));
       }
       return compiled.get(key);
     },

@@ -14,8 +14,6 @@ const maxBodyBytes = 65_536;
 const formType = "application/x-www-form-urlencoded";
 /** Invalid places that one response names, at most. */
 const maxErrors = 20;
-/** In bodies over this many bytes only the first invalid place is looked for: thousands would keep the process busy. */
-const manyErrorsBytes = 4_096;
 /** Parameters of a form, at most. Those that no operation knows are ignored, but each costs time. */
 const maxParameters = 100;
 
@@ -135,21 +133,13 @@ function decodeFormText(text: string): string {
   return new URLSearchParams(`=${text}`).get("") ?? "";
 }
 
-export interface RequestBody {
-  /** Undefined if the operation has none, or if an optional body is absent. */
-  readonly value: unknown;
-  /** Whether all of its invalid places are to be named, or the first. */
-  readonly namesAllErrors: boolean;
-}
-
-const noBody: RequestBody = { value: undefined, namesAllErrors: true };
-
+/** The parsed body; undefined if the operation has none, or if an optional one is absent. */
 export async function readBody(
   header: HeaderReader,
   stream: Readable,
   operation: ContractOperation,
-): Promise<RequestBody> {
-  if (!operation.bodyTypes) return noBody;
+): Promise<unknown> {
+  if (!operation.bodyTypes) return undefined;
   const contentType = header("content-type");
   const mediaType = mediaTypeOf(contentType);
   if (mediaType !== undefined && !operation.bodyTypes.includes(mediaType)) {
@@ -162,10 +152,7 @@ export async function readBody(
   // Node delivers bytes that arrived with the headers once the request event's listeners have returned.
   await undefined;
   const bytes = arrivedBytes(stream, declaredLength) ?? (await readBytes(stream));
-  return {
-    value: parseBody(bytes, mediaType, operation),
-    namesAllErrors: bytes.length <= manyErrorsBytes,
-  };
+  return parseBody(bytes, mediaType, operation);
 }
 
 function mediaTypeOf(contentType: string | undefined): string | undefined {

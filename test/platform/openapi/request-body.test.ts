@@ -341,11 +341,12 @@ describe("a large body with much that is wrong", () => {
   const members = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, n) => [`unknown-${n}`, 0]));
 
-  it("names every wrong place of a small one, the first of one over 4 KiB", async () => {
+  it("names every wrong place of a small one, the first twenty of a large one", async () => {
     const small = await send("/v1/items", JSON.stringify({ size: 11, ...members(2) }));
     expect(small.body.errors).toHaveLength(4);
     const large = await send("/v1/items", JSON.stringify({ size: 11, ...members(3_000) }));
-    expect(large).toMatchObject(refused("/body/name", "is required"));
+    expect(large.body.errors[0]).toEqual({ pointer: "/body/name", message: "is required" });
+    expect(large.body.errors).toHaveLength(20);
   });
 
   it("takes a valid one", async () => {
