@@ -9,18 +9,10 @@ export interface ApiHeaders {
 }
 
 /** The policy of every path for pages of these origins. An RPC path states its own methods. */
-export interface CorsPolicy {
-  /** The origins, as browsers send them in `Origin`. */
-  readonly origins: readonly string[];
-  readonly methods: readonly string[];
-  readonly allowedHeaders: readonly string[];
-  readonly exposedHeaders: readonly string[];
-  /** Seconds that browsers cache a preflight response, and that a removed origin may still send requests. */
-  readonly maxAgeSeconds: number;
-}
+export type CorsPolicy = ReturnType<typeof corsPolicy>;
 
 /** The policy of a whole port: headers of every API, of these APIs, and of Connect and gRPC-Web. */
-export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders[]): CorsPolicy {
+export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders[]) {
   return {
     origins,
     methods: ["GET", "HEAD", "POST", "PUT", "DELETE"],
@@ -34,6 +26,7 @@ export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders
       ...apis.flatMap(({ responseHeaders }) => responseHeaders),
       ...connectCors.exposedHeaders,
     ]),
+    /** Seconds that browsers cache a preflight response, and that a removed origin may still send requests. */
     maxAgeSeconds: 600,
   };
 }

@@ -14,14 +14,10 @@ const entryBytes = 6;
 /** More than there are, and than anybody will define. */
 const maxEntries = 64;
 
-/** The limits that the peer announces, and their values until it does. */
-export interface PeerSettings {
-  headerTableSize: number;
-  maxConcurrentStreams: number;
-  initialWindowSize: number;
-}
+export type PeerSettings = ReturnType<typeof defaultPeerSettings>;
 
-export function defaultPeerSettings(): PeerSettings {
+/** The limits that the peer announces, as they are until it does. */
+export function defaultPeerSettings() {
   return {
     headerTableSize: 4_096,
     maxConcurrentStreams: Number.POSITIVE_INFINITY,
