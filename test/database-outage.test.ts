@@ -32,13 +32,13 @@ test.runIf(binaries !== undefined)(
     const stopped = performance.now();
     await cluster.halt("fast");
     // Each loop goes on meeting it, and says so at level debug.
-    const unfetched = () => since().filter(({ msg }) => msg.startsWith("No job could be fetched"));
-    await waitFor(() => expect(unfetched().length).toBeGreaterThan(20));
+    const untaken = () => since().filter(({ msg }) => msg.startsWith("No chunk could be taken"));
+    await waitFor(() => expect(untaken().length).toBeGreaterThan(10));
     await cluster.resume();
     const outageMs = performance.now() - stopped;
     await waitFor(() => expect(since().at(-1)?.msg).toBe("The database is used again"));
 
-    expect(new Set(unfetched().map(({ level }) => level))).toEqual(new Set(["debug"]));
+    expect(new Set(untaken().map(({ level }) => level))).toEqual(new Set(["debug"]));
     const said = since().filter(({ level }) => level !== "debug");
     expect(said.map(({ level, database }) => [level, database])).toEqual([
       ["warn", `PostgreSQL at ${hostname}:${port}/postgres`],

@@ -15,7 +15,7 @@ const oldId = sql`('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid`;
 const unneeded: readonly [string, SQL][] = [
   [
     "devices",
-    sql`n, 'user-' || n, 'fcm', 'token-' || n, sha256(n::text::bytea), 0, now() - interval '1 day', now(), now()`,
+    sql`n, 'user-' || n, 'fcm', 'token-' || n, sha256(n::text::bytea), 0, null, now() - interval '1 day', now(), now()`,
   ],
   ["idempotency_keys", sql`sha256(n::text::bytea), '\\x00', gen_random_uuid(), now() - interval '1 day'`],
   ["inbox", sql`gen_random_uuid(), now() - interval '9 days'`],

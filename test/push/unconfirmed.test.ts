@@ -117,7 +117,7 @@ describe.runIf(binaries && findNats())(
       });
       await newDevice("dead");
       await db.execute(sql`
-      insert into push.dead_reports (device_id, provider, user_id, dead_as_of, reported_at, state)
+      insert into push.dead_reports (device_id, provider, user_id, as_of, reported_at, state)
       select id, provider, user_id, now(), now(), 'WAITING' from push.devices where user_id = 'dead'`);
       const send = { title: "Summer is here", message: "Have a look.", utcOffsets: [0] };
       const headers = { "idempotency-key": randomUUID() };

@@ -59,7 +59,7 @@ describe.runIf(backends.includes("PostgreSQL"))("of two processes", { timeout: 2
   /** Sends to the zone, and waits until one process is in the middle of it and the other has had no part in it. */
   function takenByOne(zone: number): Promise<string> {
     // There are always messages in flight.
-    deployment.fcm.play({ delayMs: 200 });
+    deployment.fcm.play({ delayMs: 1_000 });
     return sendBy(deployment, one, other, { zone, messages: 50 });
   }
 
