@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { expect, test } from "vitest";
-import { fetchJson } from "../src/push/callers/fetch-json.ts";
+import { fetchJson } from "../src/push/callers/discovery.ts";
 import { startAuthServer } from "./support/auth-server.ts";
 import { finding, replaceLookup, startBusyServer } from "./support/busy-server.ts";
 import { stopwatch } from "./support/stopwatch.ts";

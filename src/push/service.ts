@@ -19,14 +19,11 @@ import type { BoundContract } from "../platform/openapi/bind.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
-import { confirmedNotifications } from "./confirmed.ts";
 import { pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices, type Devices } from "./devices/devices.ts";
-import { forgetUser } from "./devices/forget-user.ts";
-import { removeDeadDevices } from "./devices/remove-dead.ts";
-import { removeSignedOut } from "./devices/remove-signed-out.ts";
+import { forgetUser, removeDeadDevices, removeSignedOut } from "./devices/remove-devices.ts";
 import { limitSaves, saveRateOfProcess, sharedSaveRate, verifySaveCommands } from "./devices/save-rate.ts";
 import {
   authorizationRevoked,
@@ -44,8 +41,8 @@ import { completeIfDone, completeNotification } from "./notifications/complete-n
 import { setAside } from "./notifications/follow-chunks.ts";
 import { createFollower } from "./notifications/follower.ts";
 import { lockNotification } from "./notifications/lock-notification.ts";
-import { createNotifications } from "./notifications/notifications.ts";
-import { startPlanners } from "./notifications/planners.ts";
+import { confirmedNotifications, createNotifications } from "./notifications/notifications.ts";
+import { startPlanners } from "./notifications/plan-notification.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
 import type { Work } from "./queue/work.ts";

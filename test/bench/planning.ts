@@ -8,7 +8,7 @@ import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { rowCount } from "../../src/platform/database/sql/statements.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";
 import { createNotifications } from "../../src/push/notifications/notifications.ts";
-import { startPlanners } from "../../src/push/notifications/planners.ts";
+import { startPlanners } from "../../src/push/notifications/plan-notification.ts";
 import type { Work } from "../../src/push/queue/work.ts";
 import { worldOffsets } from "../support/send-audience.ts";
 

@@ -1,6 +1,6 @@
 /** What chaos takes for wrong: each rule, and each excuse, once where it holds and once where it does not. */
 import { describe, expect, it } from "vitest";
-import { messageId } from "../../src/push/delivery/message-id.ts";
+import { messageId } from "../../src/push/delivery/tally.ts";
 import type { LedgerEntry, Provider } from "./fakes.ts";
 import { type Account, type Device, Judge } from "./judge.ts";
 import { type Played, troubles } from "./troubles.ts";

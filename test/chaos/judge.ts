@@ -3,7 +3,7 @@
  * wrote down itself. What is wrong is a red line.
  */
 import type { Repeat } from "../../src/development/provider-fakes/ledger.ts";
-import { messageId } from "../../src/push/delivery/message-id.ts";
+import { messageId } from "../../src/push/delivery/tally.ts";
 import type { LedgerEntry, Provider } from "./fakes.ts";
 import type { LagAt } from "./lag.ts";
 import { explanation } from "./repeats.ts";

@@ -3,13 +3,12 @@
  * identity providers that do not follow it. Revocation is checked elsewhere, by introspection.
  */
 import { hash } from "node:crypto";
+import type { JWTPayload } from "jose";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../platform/base/clock.ts";
 import { isNumericDate, readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import type { KeySet } from "./key-set.ts";
-import { isOtherToken, kindOfType } from "./token-kind.ts";
-import type { VerificationKey } from "./verification-key.ts";
+import type { KeySet, VerificationKey } from "./key-set.ts";
 
 /** The claims that identify a caller. */
 export interface TokenClaims {
@@ -124,4 +123,38 @@ function isId(claim: unknown): claim is string {
 
 function idOrNone(claim: unknown): string | undefined {
   return isId(claim) ? claim : undefined;
+}
+
+/**
+ * The kind of token by the media type in its header.
+ * @returns `access` for the type of RFC 9068, which only access tokens have; `any` for JWT or no type; undefined for
+ *   another type, which cannot be that of an access token
+ */
+function kindOfType(type: string | undefined): "access" | "any" | undefined {
+  if (type === "at+jwt") return "access";
+  return type === undefined || type === "jwt" ? "any" : undefined;
+}
+
+/** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11) and of event tokens (RFC 8417). */
+const otherClaims = ["at_hash", "c_hash", "s_hash", "events"];
+
+/**
+ * The claim of a token that is bound to a key of its sender (RFC 9449 section 6, RFC 8705 section 3): not checked here.
+ */
+const senderConstraint = "cnf";
+
+/**
+ * Whether the claims are those of another token than a bearer access token.
+ *
+ * @param isMarked whether the header's type says that it is an access token
+ */
+function isOtherToken(claims: JWTPayload, isMarked: boolean): boolean {
+  if ([...otherClaims, senderConstraint].some((name) => claims[name] !== undefined)) return true;
+  // Keycloak marks its tokens: Bearer, ID, Refresh, Offline, Logout. So does Amazon Cognito: access, id.
+  const { typ, token_use: use } = claims;
+  if (typ !== undefined && String(typ).toLowerCase() !== "bearer") return true;
+  if (use !== undefined && use !== "access") return true;
+  // Keycloak's access tokens may have the nonce of ID tokens; those that nothing marks have none.
+  const isAccess = isMarked || typ !== undefined || use !== undefined;
+  return !isAccess && claims["nonce"] !== undefined;
 }

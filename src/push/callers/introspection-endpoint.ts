@@ -1,7 +1,6 @@
 /** A client of the identity provider's introspection endpoint (RFC 7662), which is found by discovery. */
 import { unavailable } from "../../platform/base/errors.ts";
-import { findEndpoint } from "./discovery.ts";
-import { fetchJson } from "./fetch-json.ts";
+import { fetchJson, findEndpoint } from "./discovery.ts";
 import type { Introspection } from "./introspection-client.ts";
 
 /** Our client at the identity provider; it authenticates with HTTP Basic (RFC 6749 section 2.3.1). */

@@ -19,12 +19,11 @@ import type { SendableChunk } from "../queue/take-chunks.ts";
 import { type Removals, recordDead, recordResponses } from "./dead-reports.ts";
 import type { DeliveryReport } from "./delivery-report.ts";
 import type { DeliveryRules, Random } from "./delivery-rules.ts";
-import { nextTries } from "./next-try.ts";
-import type { Outcomes } from "./outcomes.ts";
-import { own, partsOf } from "./parts.ts";
+import { nextTries, own, partsOf } from "./next-try.ts";
 import type { StopLimits } from "./removal-stop.ts";
 import type { Sending } from "./send-chunk.ts";
 import type { ServiceStates } from "./service-states.ts";
+import type { Outcomes } from "./tally.ts";
 
 /** How a notification completes, when nothing of it is left. */
 export interface Completion {
@@ -119,12 +118,8 @@ export class ChunkAttempt {
   async #settle(): Promise<WrittenChunk[]> {
     const { states, rules, random, report } = this.#deps;
     const { tally } = this.#sending;
-    const left = tally.conclude({
-      isHealthy: (service) => states.isHealthy(service),
-      causeOf: (service) => states.causeOf(service),
-    });
-    const state = (service: string) => states.state(service);
-    const tries = nextTries(this.#chunk, left, { state, reason: tally.reason }, rules, random);
+    const left = tally.conclude(states);
+    const tries = nextTries(this.#chunk, left, states, tally.reason, rules, random);
     const { chunks } = await this.#store(partsOf(tries, states));
     for (const next of tries) report.waiting(this.#chunk.notificationId, next);
     if (chunks.every(isOver)) await this.#complete();

@@ -6,10 +6,9 @@ import { prepared } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import { deadReports, devices, providerResponses } from "../schema.ts";
-import type { Outcomes } from "./outcomes.ts";
 import { insertProviderState } from "./provider-pauses.ts";
 import { type StopLimits, type StoppedAt, stopIfTooMany } from "./removal-stop.ts";
-import { userHash } from "./user-hash.ts";
+import type { Outcomes } from "./tally.ts";
 
 const report = names(deadReports);
 const known = names(deadReports, "known");
@@ -91,4 +90,16 @@ export async function recordDead(
       ${report.state} = case when ${anew} then 'WAITING' else ${known.state} end`);
   await insertProviderState(tx, provider, wholeProvider);
   return stopIfTooMany(tx, provider, limits);
+}
+
+/**
+ * A hash of a user's id, of 32 bits: small enough to keep a thousand of them in a row. Many users share a hash, so it
+ * identifies nobody. FNV-1a with the finalizer of MurmurHash3.
+ */
+function userHash(userId: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < userId.length; at += 1) hash = Math.imul(hash ^ userId.charCodeAt(at), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return hash ^ (hash >>> 16);
 }

@@ -7,15 +7,14 @@ import type { Logger } from "../../platform/observability/logger.ts";
 import type { NotificationContent, Outcome, PushProvider, Send } from "../providers/provider.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import type { SendableChunk } from "../queue/take-chunks.ts";
-import type { DeliveryMetrics } from "./delivery-metrics.ts";
+import type { DeliveryMetrics } from "./delivery-report.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import type { InFlightBudget } from "./in-flight-budget.ts";
-import { messageId } from "./message-id.ts";
-import type { DeliveryDevice } from "./outcomes.ts";
 import type { Reservation } from "./rate-limiter.ts";
 import type { StopReason } from "./sendability-check.ts";
 import type { ServiceStates } from "./service-states.ts";
-import { Tally } from "./tally.ts";
+import type { DeliveryDevice } from "./tally.ts";
+import { messageId, Tally } from "./tally.ts";
 
 /**
  * What a chunk's next message waits for. In each state, messages in flight may wait for their outcomes.

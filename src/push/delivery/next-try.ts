@@ -2,8 +2,8 @@
  * When the devices that are left of a chunk are tried again, and when they are given up. Devices that wait for their
  * turn or for their provider spend no tries: only a message's own failures count.
  */
-
 import { wholeProvider } from "../queue/provider-rows.ts";
+import type { Part } from "../queue/store-results.ts";
 import type { TakenChunk } from "../queue/take-chunks.ts";
 import type { State } from "./breaker.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
@@ -31,148 +31,77 @@ export interface NextTry {
   readonly giveUp: boolean;
 }
 
-/** The facts on which the tries depend, besides the devices that are left. */
-interface Circumstances {
-  /** The state of the service at the moment. */
-  state(service: string): State;
-  /** The last error; undefined: there was none. */
-  readonly reason: string | undefined;
-}
-
-type ChunkHistory = Pick<TakenChunk, "retries" | "reason" | "ageMs">;
-
-/** @returns the next tries of devices that wait, that failed for unclear reasons, and that failed by themselves */
+/**
+ * @param states of the services at the moment
+ * @param lastError of the attempt; undefined: there was none
+ * @returns the next tries of devices that wait, that failed for unclear reasons, that failed by themselves, and that are
+ *   blocked
+ */
 export function nextTries(
-  chunk: ChunkHistory,
+  chunk: Pick<TakenChunk, "retries" | "reason" | "ageMs">,
   left: Left,
-  { state, reason: lastReason }: Circumstances,
+  states: { state(service: string): State },
+  lastError: string | undefined,
   rules: DeliveryRules,
   random: Random,
 ): NextTry[] {
-  const reason = lastReason ?? chunk.reason;
-  const hasFailed = chunk.retries > 0;
+  const { retries, ageMs } = chunk;
+  const reason = lastError ?? chunk.reason;
+  const retry = {
+    afterMs: 0,
+    services: [],
+    endsWithResponse: false,
+    isRetry: true,
+    retries,
+    reason,
+    giveUp: false,
+  };
+
   // A device that an outage hit waits for the outage's end, like the devices that were not sent to because of it. A
   // probe that has failed by itself before shows no outage, and would be the next probe again and again.
-  const isHit = ({ service }: LeftDevice) =>
-    state(service) === "paused" || (state(service) === "probing" && !hasFailed);
+  const isHit = ({ service }: LeftDevice) => {
+    const state = states.state(service);
+    return state === "paused" || (state === "probing" && retries === 0);
+  };
   const waiting = [...left.waiting, ...left.unclear.filter(isHit)];
-  const unclear = left.unclear.filter((device) => !isHit(device));
-  const backoff = new Backoff(chunk, rules, random);
-  return [
-    ...waitingTry(chunk, waiting, left.untried, state, reason),
-    ...unclearTries(chunk, unclear, backoff, reason),
-    ...failingTries(chunk, left.failing, backoff, reason),
-    ...blockedTries(chunk, left.blocked),
-  ];
-}
-
-/** The waits before retries of a chunk's devices. */
-class Backoff {
-  readonly #chunk: ChunkHistory;
-  readonly #rules: DeliveryRules;
-  readonly #random: Random;
-
-  constructor(chunk: ChunkHistory, rules: DeliveryRules, random: Random) {
-    this.#chunk = chunk;
-    this.#rules = rules;
-    this.#random = random;
-  }
-
-  /** Whether the devices have failed by themselves, and for so long that they are given up. */
-  get isOld(): boolean {
-    const { retries, reason, ageMs } = this.#chunk;
-    return retries > 0 && reason !== null && ageMs > this.#rules.giveUpMs;
-  }
-
-  /** Whether a message is given up if it has failed so often. */
-  isEnough(failures: number): boolean {
-    return this.isOld || failures > this.#rules.maxRetries;
-  }
-
-  /** Milliseconds before the next try after so many failures. */
-  after(failures: number): number {
-    return this.#atMost(this.#rules.firstRetryMs * 2 ** Math.max(0, failures - 1));
-  }
-
-  /**
-   * Milliseconds before the next try if no failure was counted. To wait as long as the devices have failed so far
-   * doubles the wait each time, as counted failures would.
-   */
-  uncounted(): number {
-    return Math.max(this.after(this.#chunk.retries), this.#atMost(this.#chunk.ageMs));
-  }
-
-  #atMost(milliseconds: number): number {
-    return withJitter(Math.min(this.#rules.longestRetryMs, milliseconds), this.#random);
-  }
-}
-
-/** The try of the devices that wait for their turn or for their service, if there are any. */
-function waitingTry(
-  chunk: ChunkHistory,
-  waiting: readonly LeftDevice[],
-  untried: number,
-  state: Circumstances["state"],
-  reason: string | null,
-): NextTry[] {
-  if (waiting.length === 0) return [];
   const services = [...new Set(waiting.map(({ service }) => service))];
-  const canSend = services.some((service) => state(service) === "working");
-  return [
-    {
-      devices: ids(waiting),
-      afterMs: 0,
-      services: canSend ? [] : services,
-      endsWithResponse: false,
-      isRetry: untried === 0,
-      retries: chunk.retries,
-      reason: untried === waiting.length ? chunk.reason : reason,
-      giveUp: false,
-    },
-  ];
-}
+  const canSend = services.some((service) => states.state(service) === "working");
+  const waitingTry = {
+    ...retry,
+    devices: ids(waiting),
+    services: canSend ? [] : services,
+    isRetry: left.untried === 0,
+    reason: left.untried === waiting.length ? chunk.reason : reason,
+  };
 
-/**
- * The tries of devices of which nothing shows whether their message or their service failed. No failure is counted, and
- * only devices that have failed by themselves before are given up.
- */
-function unclearTries(
-  { retries }: ChunkHistory,
-  unclear: readonly LeftDevice[],
-  backoff: Backoff,
-  reason: string | null,
-): NextTry[] {
-  const giveUp = backoff.isOld;
-  const leastMs = giveUp ? Number.POSITIVE_INFINITY : backoff.uncounted();
+  const atMost = (ms: number) => withJitter(Math.min(rules.longestRetryMs, ms), random);
+  const backoffMs = (failures: number) => atMost(rules.firstRetryMs * 2 ** Math.max(0, failures - 1));
+
+  // No failure is counted of what is unclear. To wait as long as the devices have failed so far doubles the wait each
+  // time, as counted failures would. Only devices that have failed by themselves before are given up.
+  const isOld = retries > 0 && chunk.reason !== null && ageMs > rules.giveUpMs;
+  const unclearMs = isOld ? Number.POSITIVE_INFINITY : Math.max(backoffMs(retries), atMost(ageMs));
   // A wait that the provider wants is kept to. Only other waits end early, when the provider responds to any message.
+  const unclear = left.unclear.filter((device) => !isHit(device));
   const wanted = unclear.filter(({ afterMs }) => afterMs > 0);
   const others = unclear.filter(({ afterMs }) => afterMs === 0);
   const endsWithResponse = others.every(({ service }) => service === wholeProvider);
-  const retry = { services: [], isRetry: true, reason, retries, giveUp };
+
+  const failures = retries + 1;
+  const isEnough = isOld || failures > rules.maxRetries;
+  const failingMs = isEnough ? Number.POSITIVE_INFINITY : backoffMs(failures);
   return [
-    ...byWait(wanted, leastMs).map((part) => ({ ...part, ...retry, endsWithResponse: false })),
-    ...byWait(others, leastMs).map((part) => ({ ...part, ...retry, endsWithResponse })),
+    ...(waiting.length > 0 ? [waitingTry] : []),
+    ...byWait(wanted, unclearMs).map((part) => ({ ...retry, ...part, giveUp: isOld })),
+    ...byWait(others, unclearMs).map((part) => ({ ...retry, ...part, giveUp: isOld, endsWithResponse })),
+    ...byWait(left.failing, failingMs).map((part) => ({
+      ...retry,
+      ...part,
+      retries: failures,
+      giveUp: isEnough,
+    })),
+    ...[...left.blocked].map(([why, devices]) => ({ ...retry, devices, reason: why, giveUp: true })),
   ];
-}
-
-/** The tries of devices whose message has failed by itself once more. */
-function failingTries(
-  chunk: ChunkHistory,
-  failing: readonly LeftDevice[],
-  backoff: Backoff,
-  reason: string | null,
-): NextTry[] {
-  const retries = chunk.retries + 1;
-  const giveUp = backoff.isEnough(retries);
-  const leastMs = giveUp ? Number.POSITIVE_INFINITY : backoff.after(retries);
-  const retry = { services: [], endsWithResponse: false, isRetry: true, reason, retries, giveUp };
-  return byWait(failing, leastMs).map((part) => ({ ...part, ...retry }));
-}
-
-/** What becomes of the devices that are blocked: they are given up at once. */
-function blockedTries({ retries }: ChunkHistory, blocked: Left["blocked"]): NextTry[] {
-  const given = { afterMs: 0, services: [], endsWithResponse: false, isRetry: true, retries, giveUp: true };
-  return [...blocked].map(([reason, devices]) => ({ ...given, devices, reason }));
 }
 
 /**
@@ -189,4 +118,32 @@ function byWait(devices: readonly LeftDevice[], leastMs: number): Pick<NextTry, 
 
 function ids(devices: readonly LeftDevice[]): number[] {
   return devices.map(({ id }) => id);
+}
+
+/** The shortest wait for services that cannot be sent to, in milliseconds: other messages are probing them. */
+const probedMs = 500;
+
+/** A chunk's own devices, as they are. */
+export function own(
+  { retries, reason }: Pick<TakenChunk, "retries" | "reason">,
+  state: "TAKEN" | "READY" | "DONE",
+  devices: readonly number[] = [],
+): Part {
+  return { state, devices, waitMs: 0, awaits: null, isRetry: false, retries, reason, startsAnew: false };
+}
+
+/** What the tries make of the chunk: the first of them is the chunk itself, the others become chunks of their own. */
+export function partsOf(tries: readonly NextTry[], states: { pausedMs(service: string): number }): Part[] {
+  return tries.map(({ devices, isRetry, retries, reason, services, afterMs, endsWithResponse, giveUp }) => {
+    const ready = { ...own({ retries, reason }, "READY", devices), isRetry, startsAnew: services.length > 0 };
+    if (giveUp) return { ...ready, state: "DEAD" };
+    if (services.length > 0) {
+      const pausedMs = Math.min(...services.map((service) => states.pausedMs(service)));
+      // Nobody takes the chunks of a provider that is paused as a whole, so they need not wait.
+      if (pausedMs > 0 && services.includes(wholeProvider)) return ready;
+      return { ...ready, state: "WAITING", waitMs: Math.max(probedMs, pausedMs), awaits: "SERVICE" };
+    }
+    if (afterMs === 0) return ready;
+    return { ...ready, state: "WAITING", waitMs: afterMs, awaits: endsWithResponse ? "RESPONSE" : null };
+  });
 }

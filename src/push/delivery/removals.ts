@@ -3,7 +3,7 @@ import { and, eq, lt, lte, ne, notExists, or, sql } from "drizzle-orm";
 import { every, type Loop } from "../../platform/base/loop.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import type { DeadDevice } from "../devices/remove-dead.ts";
+import type { DeadDevice } from "../devices/remove-devices.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import { deadReports, devices, providerResponses, providerStates } from "../schema.ts";

@@ -7,11 +7,10 @@ import type { NotificationContent } from "../providers/provider.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import type { SendableChunk } from "../queue/take-chunks.ts";
 import { Flow, type FlowDependencies } from "./flow.ts";
-import type { DeliveryDevice } from "./outcomes.ts";
 import type { ProviderRateLimiter } from "./rate-limiter.ts";
 import type { SendabilityCheck, StopReason } from "./sendability-check.ts";
 import type { ServiceStates } from "./service-states.ts";
-import type { Tally } from "./tally.ts";
+import type { DeliveryDevice, Tally } from "./tally.ts";
 
 /** A chunk that is being sent. */
 export interface Sending {

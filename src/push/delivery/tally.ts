@@ -1,9 +1,83 @@
 /**
  * The messages of a chunk while it is sent: which devices are left, and why, and the outcomes that are to be stored.
  */
+
+import { hash } from "node:crypto";
+import type { DeadDevice } from "../devices/remove-devices.ts";
 import type { Outcome } from "../providers/provider.ts";
-import { type DeliveryDevice, Outcomes } from "./outcomes.ts";
-import type { ServiceStates } from "./service-states.ts";
+import type { TakenDevice } from "../queue/take-chunks.ts";
+import type { Cause } from "./breaker.ts";
+
+/** A device that can be sent to. */
+export interface DeliveryDevice extends TakenDevice {
+  /** The service of the provider that the token's messages go to. */
+  readonly service: string;
+}
+
+/** Different reasons that are counted one by one; further ones are counted together. */
+const maxReasons = 20;
+
+export class Outcomes {
+  /** Messages by outcome. */
+  readonly counts = { sent: 0, dead: 0, failed: 0, blocked: 0, retry: 0, unavailable: 0, refused: 0 };
+  /** Ids of the devices whose message was accepted. */
+  readonly sent: number[] = [];
+  readonly dead: (DeadDevice & { readonly userId: string })[] = [];
+  /** Users with an accepted or a dead device, and whether a device of theirs was accepted. */
+  readonly users = new Map<string, boolean>();
+  /** Devices that were reported dead, by reason. */
+  readonly deaths = new Map<string, number>();
+  /** Failed messages by reason, without the dead devices. */
+  readonly failures = new Map<string, number>();
+  /** Blocked messages by reason. */
+  readonly alarms = new Map<string, number>();
+
+  add(device: DeliveryDevice, outcome: Exclude<Outcome, { kind: "foreign" }>): void {
+    const { kind } = outcome;
+    this.counts[kind] += 1;
+    if (kind === "sent") {
+      this.sent.push(device.id);
+      this.users.set(device.userId, true);
+    }
+    if (kind === "dead") this.#addDead(device, outcome.asOf, outcome.reason);
+    if (kind === "blocked") increase(this.alarms, outcome.reason);
+    if (kind !== "failed") return;
+    const isNew = !this.failures.has(outcome.reason);
+    increase(this.failures, isNew && this.failures.size >= maxReasons ? "other" : outcome.reason);
+  }
+
+  /** Without a time from the provider, the device counts as dead unless it was renewed after the chunk was loaded. */
+  #addDead({ id, userId, renewedAt }: DeliveryDevice, asOf: number | undefined, reason: string): void {
+    this.dead.push({ deviceId: id, userId, asOf: asOf ?? renewedAt + 1 });
+    increase(this.deaths, reason);
+    if (!this.users.has(userId)) this.users.set(userId, false);
+  }
+
+  /** Messages with a final outcome. */
+  get final(): number {
+    return this.counts.sent + this.counts.dead + this.counts.failed;
+  }
+
+  /** Adds the failed devices, the dead ones among them, to those by reason. */
+  addTo(failures: Record<string, number>): void {
+    for (const [reason, count] of [...this.failures, ...this.deaths])
+      failures[reason] = (failures[reason] ?? 0) + count;
+  }
+}
+
+function increase(counts: Map<string, number>, reason: string): void {
+  counts.set(reason, (counts.get(reason) ?? 0) + 1);
+}
+
+/**
+ * The id of the message of this notification to this device. It is the same each time the message is sent, so that
+ * repeats can be recognized. A UUID of version 8 (RFC 9562 section 5.8), lower case.
+ */
+export function messageId(notificationId: string, deviceId: number): string {
+  const hex = hash("sha256", `${notificationId}/${deviceId}`, "hex");
+  const variant = "89ab".charAt(Number.parseInt(hex.charAt(16), 16) & 3);
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-${variant}${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
 
 /** A device without a final outcome. */
 interface OpenDevice {
@@ -13,7 +87,10 @@ interface OpenDevice {
 }
 
 /** The states of services when the sending has ended. */
-type ServiceVerdicts = Pick<ServiceStates, "isHealthy" | "causeOf">;
+interface ServiceVerdicts {
+  isHealthy(service: string): boolean;
+  causeOf(service: string): Cause | undefined;
+}
 
 /** A device that is left. */
 export interface LeftDevice {
@@ -113,14 +190,16 @@ export class Tally {
   }
 
   /** Decides by the services' states whose fault refusals and failures were, and what becomes of them. Call it once. */
-  conclude({ isHealthy, causeOf }: ServiceVerdicts): Left {
+  conclude(states: ServiceVerdicts): Left {
     // A quota is the reason of a pause if it is what most messages met that failed.
     const isSpent = this.isThrottledBeyond(this.#retries / 2);
-    this.#concludeRefusals(causeOf);
+    this.#concludeRefusals(states);
     const isOwn = ({ device: { service }, outcome }: OpenDevice) => {
-      if (isHealthy(service)) return true;
+      if (states.isHealthy(service)) return true;
       if (outcome?.kind !== "retry") return false;
-      return outcome.isThrottled ? !(isSpent && causeOf(service) === "unavailable") : outcome.isOwn === true;
+      return outcome.isThrottled
+        ? !(isSpent && states.causeOf(service) === "unavailable")
+        : outcome.isOwn === true;
     };
     const left = Map.groupBy(
       this.#open.filter((open) => open !== undefined),
@@ -141,11 +220,11 @@ export class Tally {
   }
 
   /** A refusal is our fault only if the service is paused for it. If not, the message has failed by itself. */
-  #concludeRefusals(causeOf: ServiceVerdicts["causeOf"]): void {
+  #concludeRefusals(states: ServiceVerdicts): void {
     for (const [index, open] of this.#open.entries()) {
       if (open?.outcome?.kind !== "foreign" && open?.outcome?.kind !== "refused") continue;
       const { kind, reason } = open.outcome;
-      const isOurs = causeOf(open.device.service) === kind;
+      const isOurs = states.causeOf(open.device.service) === kind;
       if (kind === "foreign" && !isOurs) {
         this.#fresh.add(open.device, { kind: "failed", reason });
         this.#end(index);

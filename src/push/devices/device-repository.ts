@@ -19,6 +19,7 @@ import {
 import { PushEvents, recordEvent, removalReasonName } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { devices } from "../schema.ts";
+import { devicesWhere } from "./remove-devices.ts";
 
 /** A device as its app registers it. */
 interface Registration {
@@ -182,20 +183,15 @@ export function replaced(registration: Registration): SQL {
     registration.provider,
     registration.installation ?? null,
   );
-  return sql`
-    select ${tokenHash} as chosen_hash from ${devices}
-    where ${isSame} and (${renewedAt}, ${id}) < (
-      select ${renewedAt}, ${id} from ${devices} where ${isSame} order by ${renewedAt} desc, ${id} desc limit 1)
-    order by ${id} for update`;
+  return devicesWhere(sql`${isSame} and (${renewedAt}, ${id}) < (
+    select ${renewedAt}, ${id} from ${devices} where ${isSame} order by ${renewedAt} desc, ${id} desc limit 1)`);
 }
 
 /** A query for `removeDevices`: the devices of a user apart from the last renewed. @param most how many stay */
 export function beyondNewest(user: string, most: number): SQL {
   const newestFirst = sql`order by ${renewedAt} desc, ${id} desc`;
   // A device that is renewed while this waits for its row is compared again, and stays.
-  return sql`
-    select ${tokenHash} as chosen_hash from ${devices}
-    where ${userId} = ${user} and (${renewedAt}, ${id}) < (
-      select ${renewedAt}, ${id} from ${devices} where ${userId} = ${user} ${newestFirst} offset ${most - 1}::int limit 1)
-    order by ${id} limit 1000 for update`;
+  const isBeyond = sql`${userId} = ${user} and (${renewedAt}, ${id}) < (
+    select ${renewedAt}, ${id} from ${devices} where ${userId} = ${user} ${newestFirst} offset ${most - 1}::int limit 1)`;
+  return devicesWhere(isBeyond, sql`limit 1000`);
 }

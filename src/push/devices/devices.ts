@@ -2,7 +2,7 @@
  * The devices of users: registered and renewed by their apps, removed by their users. A token belongs to the user who
  * saved it last, and users can only remove their own tokens.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { type InputError, invalidInput, unavailable } from "../../platform/base/errors.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -11,7 +11,7 @@ import type { ProviderName } from "../provider-settings.ts";
 import type { KeptToken, PushProvider } from "../providers/provider.ts";
 import { devices } from "../schema.ts";
 import { beyondNewest, hashOf, register, renew, replaced } from "./device-repository.ts";
-import { removeDevices } from "./remove-devices.ts";
+import { devicesWhere, removeDevices } from "./remove-devices.ts";
 import { zoneTime } from "./time-zone.ts";
 
 /** A device as its app saves it. */
@@ -130,22 +130,14 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
     async remove(userId, token) {
       const hashes = arrayLiteral(identitiesOf(token).map(hashOf));
       const isToken = sql`${device.tokenHash} in (select decode(hash, 'hex') from unnest(${hashes}::text[]) as hash)`;
-      await removeDevices(db, chosen(sql`${device.userId} = ${userId} and ${isToken}`), "USER");
+      await removeDevices(db, devicesWhere(sql`${device.userId} = ${userId} and ${isToken}`), "USER");
     },
 
     async removeAll(userId) {
-      for (let removed = 1; removed > 0; ) {
-        removed = await removeDevices(db, chosen(sql`${device.userId} = ${userId}`), "USER");
-      }
+      const some = devicesWhere(sql`${device.userId} = ${userId}`, sql`limit ${batchSize}`);
+      while ((await removeDevices(db, some, "USER")) > 0);
     },
   };
-}
-
-/** A query for `removeDevices`: the next devices of those. */
-function chosen(which: SQL): SQL {
-  return sql`
-    select ${device.tokenHash} as chosen_hash from ${devices}
-    where ${which} order by ${device.id} limit ${batchSize} for update`;
 }
 
 /** The reason why no provider, or not the database, can have the token; undefined if there is none. */

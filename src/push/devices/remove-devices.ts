@@ -1,14 +1,20 @@
-import { type SQL, sql } from "drizzle-orm";
+import { eq, getTableName, type SQL, sql } from "drizzle-orm";
 import { confirmUnless } from "../../platform/database/confirm.ts";
-import type { Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer } from "../../platform/database/sql/readers.ts";
-import { computed, isAmong, rows, selection } from "../../platform/database/sql/statements.ts";
+import { computed, epochMs, isAmong, rows, selection } from "../../platform/database/sql/statements.ts";
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
-import { devices } from "../schema.ts";
+import { planLock } from "../history/history-blocks.ts";
+import { forgetHistory } from "../history/remove-history.ts";
+import { deadReports, devices } from "../schema.ts";
 
-const { id, userId, provider, tokenHash } = names(devices);
+const { id, userId, provider, tokenHash, renewedAt, authorizationId } = names(devices);
 const removal = selection({ count: computed(integer, sql`(select count(*)::int from removed)`) });
+
+/** A query for {@link removeDevices}: the devices for which a condition holds. @param limit a `limit` clause */
+export const devicesWhere = (which: SQL, limit = sql``): SQL => sql`
+  select ${tokenHash} as chosen_hash from ${devices} where ${which} order by ${id} ${limit} for update`;
 
 /** Reasons whose removals are reported: to a caller, or to the broker, which then forgets the event. */
 const confirmedReasons: ReadonlySet<RemovalReason> = new Set(["USER", "AUTHORIZATION_REVOKED"]);
@@ -45,4 +51,55 @@ export async function removeDevices(db: Database, chosen: SQL, reason: RemovalRe
       select ${removal}${confirming}`,
   );
   return result?.count ?? 0;
+}
+
+/** A device that its provider reports dead. */
+export interface DeadDevice {
+  readonly deviceId: number;
+  /** Milliseconds since the epoch as of which the provider reports it dead. */
+  readonly asOf: number;
+}
+
+/** Removes dead devices, but for those that were renewed at `asOf` or later. @returns how many were removed */
+export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[]): Promise<number> {
+  if (dead.length === 0) return 0;
+  const ids = arrayLiteral(dead.map(({ deviceId }) => deviceId));
+  const moments = arrayLiteral(dead.map(({ asOf }) => asOf));
+  const chosen = sql`
+    select ${tokenHash} as chosen_hash from ${devices}
+    join unnest(${ids}::bigint[], ${moments}::float8[]) as report (dead_id, dead_since) on ${id} = dead_id
+    where ${epochMs(renewedAt)} < dead_since
+    order by ${id} for update of ${sql.identifier(getTableName(devices))}`;
+  return removeDevices(tx, chosen, "DEAD");
+}
+
+/**
+ * Removes the devices of a user that were last registered with this authorization, which has ended. Can be repeated: a
+ * device that the user registers again has another authorization.
+ */
+export async function removeSignedOut(db: Database, user: string, authorization: string): Promise<void> {
+  const isSignedOut = sql`${userId} = ${user} and ${authorizationId} = ${authorization}`;
+  await removeDevices(db, devicesWhere(isSignedOut), "AUTHORIZATION_REVOKED");
+}
+
+/** Seconds by which the clock of push's database may be ahead of that of the auth service. */
+const clockSeconds = 60;
+
+/**
+ * Removes a user's devices and history for good. Can be repeated. Devices that were renewed after the deletion stay,
+ * however late this is called: they belong to a new user with the same id. If there are any, entries of notifications
+ * that were accepted since then stay, too; devices of the deleted user may have got some of these.
+ * @param tx a transaction
+ */
+export async function forgetUser(tx: Database, user: string, deletedAt: Date): Promise<void> {
+  // A step of planning that ran meanwhile could write history for a device that it read before.
+  await planLock.exclusive(tx);
+  const renewedSince = new Date(deletedAt.getTime() + clockSeconds * 1000);
+  const isOfDeleted = sql`${userId} = ${user} and ${renewedAt} <= ${renewedSince.toISOString()}::timestamptz`;
+  // The reports come before the devices, as they do where dead devices are removed, so that there is no deadlock. They
+  // come after the lock, as the holder of a notification that a step of planning waits for may wait for a report.
+  await tx.delete(deadReports).where(eq(deadReports.userId, user));
+  await removeDevices(tx, devicesWhere(isOfDeleted), "IDENTITY_DELETED");
+  const left = await tx.$count(devices, eq(devices.userId, user));
+  await forgetHistory(tx, user, left > 0 ? renewedSince : undefined);
 }

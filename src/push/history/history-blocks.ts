@@ -5,6 +5,7 @@
  * of a block get the same notifications.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import type { Executor } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { blockSize, historyBlocks, historyUserNumbers, historyUsers } from "../schema.ts";
 
@@ -96,3 +97,16 @@ export function entriesFor(found: SQL, notificationId: SQL): SQL {
       ${addBits}
     )`;
 }
+
+const key = sql.raw("hashtext('push.plan')");
+
+export const planLock = {
+  /** Waits until nobody removes a user. @param tx a transaction */
+  async shared(tx: Executor): Promise<void> {
+    await tx.execute(sql`select pg_advisory_xact_lock_shared(${key})`);
+  },
+  /** Waits until no step of planning runs, and lets none begin. @param tx a transaction */
+  async exclusive(tx: Executor): Promise<void> {
+    await tx.execute(sql`select pg_advisory_xact_lock(${key})`);
+  },
+};

@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { historyBlocks, historyViews } from "../schema.ts";
-import { isViewed } from "./reader.ts";
+import { isViewed } from "./history-statements.ts";
 
 const fields = ["sendAt", "viewed", "id"] as const;
 type Field = (typeof fields)[number];

@@ -6,8 +6,37 @@ import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, text } from "../../platform/database/sql/readers.ts";
 import { computed, isoTime, selection } from "../../platform/database/sql/statements.ts";
-import { historyBlocks, historyViews, notifications } from "../schema.ts";
-import { isViewed, myEntries, myNumber, readerOf } from "./reader.ts";
+import { historyBlocks, historyUsers, historyViews, notifications } from "../schema.ts";
+import { blockOf, placeOf } from "./history-blocks.ts";
+
+const user = names(historyUsers);
+const block = names(historyBlocks);
+const view = names(historyViews);
+const notification = names(notifications);
+
+/** An item of a `with` list: the reader; no row if the user has no entry. */
+const readerOf = (userId: string): SQL => sql`
+  reader as (
+    select ${user.userNumber} as my_number, ${blockOf(user.userNumber)} as my_block,
+      ${placeOf(user.userNumber)} as my_place
+    from ${historyUsers} where ${user.userId} = ${userId}
+  )`;
+
+const myNumber: SQL = sql`(select my_number from reader)`;
+
+/**
+ * The reader's entries without those that were recalled, for `from`. By subquery and `<>`, the index gives the order.
+ */
+const myEntries: SQL = sql`
+  ${historyBlocks} where ${block.userBlock} = (select my_block from reader)
+    and get_bit(${block.recipientBits}, (select my_place from reader)) <> 0
+    and ${block.notificationId} not in (
+      select ${notification.id} from ${notifications} where ${notification.recalledAt} is not null)`;
+
+/** A condition: the reader has such a view of the entry. All of the reader's views are read once. */
+export const isViewed = (condition = sql`true`): SQL => sql`
+  ${block.notificationId} in (
+    select ${view.notificationId} from ${historyViews} where ${view.userNumber} = ${myNumber} and ${condition})`;
 
 /** A range of a user's entries in a certain order. */
 export interface Slice {
@@ -18,10 +47,9 @@ export interface Slice {
   readonly offset: number;
 }
 
-const view = names(historyViews);
-const notification = names(notifications, "n");
-const { title, message, image } = names(notifications);
-const { notificationId } = names(historyBlocks);
+const n = names(notifications, "n");
+const { title, message, image } = notification;
+const { notificationId } = block;
 
 /** A query in a statement with {@link readerOf}: the ids of the slice's entries. */
 const slice = ({ order, limit, offset }: Slice): SQL => sql`
@@ -57,8 +85,8 @@ export function pageStatement(page: Slice, markViewed: boolean): SQL {
       select ${notificationId}, ${isViewed()} as was_viewed from (${slice(page)}) as slice
     ), entries as (
       select ${notificationId}, was_viewed, ${title}, ${message}, ${image},
-        ${isoTime(notification.acceptedAt)} as send_at
-      from page join ${notifications} n on ${notification.id} = ${notificationId}
+        ${isoTime(n.acceptedAt)} as send_at
+      from page join ${notifications} n on ${n.id} = ${notificationId}
     )${markViewed ? marking : sql``}
     select ${pageTotal}, ${pageEntry}
     from (select count(*) as total from ${myEntries}) as counted

@@ -2,21 +2,22 @@
  * Removes entries that are too old: first the users who will have none left, block by block, and then the entries, by
  * which these users are found.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { eq, type SQL, sql } from "drizzle-orm";
+import { lowestUuidv7 } from "../../platform/crypto/uuid.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { boolean, integer, listOf, nullable } from "../../platform/database/sql/readers.ts";
+import { integer, listOf, nullable } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   ctid,
   isAmong,
+  onlyRow,
   rowCount,
   rows,
   selection,
 } from "../../platform/database/sql/statements.ts";
-import { planLock } from "../plan-lock.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
-import { placeOf } from "./history-blocks.ts";
+import { giveEntries, nextNumber, placeOf, planLock, takeEntries } from "./history-blocks.ts";
 
 /** The most blocks of users that one transaction looks at. */
 const usersBatch = 10;
@@ -34,7 +35,6 @@ const user = names(historyUsers);
 const view = names(historyViews);
 const size = sql.raw(String(blockSize));
 
-const started = selection({ isAny: computed(boolean, sql`is_any`) });
 const looked = selection({
   /** Blocks with users whose entries may all be old. */
   ending: computed(listOf(integer), sql`coalesce((select jsonb_agg(distinct ended_block) from users), '[]')`),
@@ -104,7 +104,7 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
       };
       if (last === null || (last === -1 && !(await hasOld(tx))))
         return { users: 0, isFull: false, committed: goOnFrom(null) };
-      const [found] = await rows(
+      const found = await onlyRow(
         tx,
         looked,
         sql`
@@ -126,7 +126,6 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
             from checked
           ) as progress`,
       );
-      if (!found) throw new Error("looking for ended histories returned no row");
       const ending = found.ending.toSorted((a, b) => a - b).slice(0, forgetBatch);
       const users = ending.length === 0 ? 0 : await forgetAmong(tx, ending);
       const next = found.ending.length > ending.length ? (ending.at(-1) ?? null) : found.through;
@@ -141,12 +140,12 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
   };
 
   async function hasOld(tx: Database): Promise<boolean> {
-    const [found] = await rows(
-      tx,
-      started,
-      sql`select ${started} from (select exists (select from ${historyBlocks} where ${isOld}) as is_any) as checked`,
-    );
-    return found?.isAny ?? false;
+    const [old] = await tx
+      .select({ id: historyBlocks.notificationId })
+      .from(historyBlocks)
+      .where(isOld)
+      .limit(1);
+    return old !== undefined;
   }
 
   async function forgetAmong(tx: Database, blocks: readonly number[]): Promise<number> {
@@ -182,7 +181,7 @@ async function removeBatch(
   notificationId: SQL,
   oldestKept: string,
 ): Promise<{ readonly removed: number; readonly isFull: boolean }> {
-  const [done] = await rows(
+  const done = await onlyRow(
     tx,
     removal,
     sql`
@@ -194,6 +193,42 @@ async function removeBatch(
       )
       select ${removal}`,
   );
-  if (!done) throw new Error("removing rows returned no counts");
   return { removed: done.removed, isFull: done.chosen === rowBatch };
+}
+
+const entry = selection({ notificationId: block.notificationId });
+
+/**
+ * Removes the user's number, without which entries and views are nobody's; they go by age. What is kept moves to a new
+ * number; a view that is written meanwhile is lost. In a transaction that has the exclusive lock of planning.
+ * @param keptFrom keeps entries of notifications that were accepted at this moment or later; none unless given
+ */
+export async function forgetHistory(tx: Database, userId: string, keptFrom?: Date): Promise<void> {
+  const ofUser = eq(historyUsers.userId, userId);
+  const [before] = await tx.select().from(historyUsers).where(ofUser).for("update");
+  if (!before) return;
+  const since = keptFrom && lowestUuidv7(keptFrom.getTime());
+  const kept = since
+    ? await rows(tx, entry, sql`${takeEntries(before.userNumber, since)} returning ${entry}`)
+    : [];
+  if (kept.length === 0) {
+    await tx.delete(historyUsers).where(ofUser);
+    return;
+  }
+  const { userNumber } = historyUsers;
+  const [after] = await tx
+    .update(historyUsers)
+    .set({ userNumber: nextNumber })
+    .where(ofUser)
+    .returning({ userNumber });
+  if (!after) throw new Error("the row of a user of the history is missing");
+  const ids = sql`${arrayLiteral(kept.map(({ notificationId }) => notificationId))}::uuid[]`;
+  await tx.execute(giveEntries(after.userNumber, ids));
+  await tx.execute(sql`
+    with moved as (
+      delete from ${historyViews} where ${view.userNumber} = ${before.userNumber} and ${view.notificationId} = any(${ids})
+      returning ${view.notificationId}, ${view.viewedAt}
+    )
+    insert into ${historyViews} (${view.userNumber}, ${view.notificationId}, ${view.viewedAt})
+    select ${after.userNumber}::bigint, ${view.notificationId}, ${view.viewedAt} from moved`);
 }

@@ -13,10 +13,10 @@ import type { Logger } from "../../platform/observability/logger.ts";
 import type { Work } from "../queue/work.ts";
 import { deliveryChunks, notifications, planRanges } from "../schema.ts";
 import { completeIfDone, nothingIsLeft } from "./complete-notification.ts";
+import { replayStep } from "./dead-letters.ts";
 import { followStep, open, untaken } from "./follow-chunks.ts";
 import { isAbandoned, lockNotification } from "./lock-notification.ts";
 import { retryAfterSeconds } from "./ranges.ts";
-import { replayStep } from "./replay-dead-letters.ts";
 
 interface Dependencies {
   readonly db: Database;

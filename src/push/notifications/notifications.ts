@@ -4,17 +4,17 @@
  * of locks is the same everywhere: a range that is not parked, its notification, its parked ranges, then its chunks.
  */
 import type { Clock } from "../../platform/base/clock.ts";
-import type { Database } from "../../platform/database/database.ts";
+import { isOfKind } from "../../platform/base/errors.ts";
+import { confirmFound } from "../../platform/database/confirm.ts";
+import type { Confirm, Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
+import { PushErrorKinds } from "../errors.ts";
 import type { PushWakeUps } from "../queue/work.ts";
-import { createAccept, type SendRequest } from "./accept-notification.ts";
+import { type ClientKey, createAccept, type SendRequest } from "./accept-notification.ts";
 import { createControl } from "./control-notification.ts";
-import { createDeadLetters, type DeadLetter } from "./dead-letters.ts";
-import { createFailures, type FailureReason } from "./failures.ts";
-import { type ClientKey, hashOfKey } from "./idempotency-key.ts";
+import { createDeadLetters, type DeadLetter, type DeadLetterFilter } from "./dead-letters.ts";
 import type { Page, PageRequest } from "./page.ts";
-import { createProgress, type NotificationProgress } from "./progress.ts";
-import type { DeadLetterFilter } from "./replay-dead-letters.ts";
+import { createProgress, type FailureReason, listFailures, type NotificationProgress } from "./progress.ts";
 import { createTestRuns } from "./test-run.ts";
 
 export interface Notifications {
@@ -88,9 +88,9 @@ export function createNotifications(dependencies: Dependencies): Notifications {
   };
   return {
     accept: createAccept(dependencies),
-    list: (request, key) => progress.list(request, key && hashOfKey(key)),
+    list: progress.list,
     get: progress.get,
-    failures: createFailures(dependencies.db),
+    failures: (id) => listFailures(dependencies.db, id),
     pause: controlled(control.pause),
     resume: controlled(control.resume),
     cancel: controlled(control.cancel),
@@ -98,5 +98,24 @@ export function createNotifications(dependencies: Dependencies): Notifications {
     deadLetters,
     ...replays,
     startTestRun: createTestRuns(dependencies),
+  };
+}
+
+/** The errors of a request whose earlier try was done. */
+const doneBefore = [PushErrorKinds.notificationFinished, PushErrorKinds.deadLetterNotFound];
+
+export function confirmedNotifications(notifications: Notifications, confirm: Confirm): Notifications {
+  const change = <T>(act: () => Promise<T>) =>
+    confirmFound(
+      confirm,
+      act,
+      (outcome) => outcome.status === "rejected" && isOfKind(outcome.reason, doneBefore),
+    );
+  return {
+    ...notifications,
+    pause: (id) => change(() => notifications.pause(id)),
+    resume: (id) => change(() => notifications.resume(id)),
+    cancel: (id) => change(() => notifications.cancel(id)),
+    replay: (chunkId) => change(() => notifications.replay(chunkId)),
   };
 }

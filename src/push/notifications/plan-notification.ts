@@ -9,20 +9,36 @@
  * 3. Planning ends: devices that are registered after it began are not visited.
  * 4. Notifications take turns, range by range, so that one to few users does not wait for one to millions.
  */
+
 import { setImmediate } from "node:timers/promises";
 import { eq, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
+import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
+import type { Loop } from "../../platform/base/loop.ts";
+import { startWorker, type WakeUps } from "../../platform/base/worker.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { recipientsOf } from "../history/history-blocks.ts";
-import { planLock } from "../plan-lock.ts";
+import { inQueueSpan } from "../../platform/messaging/event-spans.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
+import { planLock, recipientsOf } from "../history/history-blocks.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import type { PushWakeUps } from "../queue/work.ts";
+import type { PushWakeUps, Work } from "../queue/work.ts";
 import { notifications, planRanges } from "../schema.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification } from "./lock-notification.ts";
 import { planRange } from "./plan-range.ts";
 import { endOfStep, ignorePageCosts, isDense } from "./range-devices.ts";
-import { lastDevice, lockRange, parkRange, removeRange, splitRange, type TakenRange } from "./ranges.ts";
+import {
+  lastDevice,
+  lockRange,
+  parkRange,
+  putOffRange,
+  type RangeClass,
+  RangeTaker,
+  removeRange,
+  retryAfterSeconds,
+  splitRange,
+  type TakenRange,
+} from "./ranges.ts";
 import { createZones, zonesAt } from "./zones.ts";
 
 /** The most devices of the first step: few, so that the first message goes out at once. */
@@ -36,15 +52,13 @@ interface Dependencies {
   readonly clock: Clock;
   /** The providers in use; devices of other providers are not planned. */
   readonly providers: readonly ProviderName[];
-  /** The most devices that one step plans. */
+  /** The most devices that one step plans; 16,000 unless given. */
   readonly window?: number | undefined;
   /** Called once for a notification that has ended because no live device was found for it. */
   readonly foundNobody?: (notificationId: string) => void;
 }
 
-/**
- * The step cannot be committed: the notification is not being planned any more, or a device has come to a new zone.
- */
+/** The step cannot be committed: the notification is no longer planned, or a device has come to a new zone. */
 class StepUndoneError extends Error {
   override readonly name = "StepUndoneError";
 }
@@ -55,10 +69,7 @@ class StepUndoneError extends Error {
  */
 type Outcome = "lost" | "undone" | "split" | "aside" | "planned" | "last" | "for nobody";
 
-/**
- * @returns plans a range that was taken, or the first step of it, and leaves the rest to whoever takes that. It rejects
- *   if a step fails
- */
+/** @returns plans the first step of a range that was taken, and leaves the rest to whoever takes that */
 export function createPlanner(dependencies: Dependencies): (range: TakenRange) => Promise<void> {
   const { db, wakeUps, clock, providers, window = defaultWindow, foundNobody } = dependencies;
   const zonesOf = createZones();
@@ -144,4 +155,47 @@ async function endStep(tx: Database, range: TakenRange, added: number, at: Date)
     .where(eq(notifications.id, notificationId));
   if (left > 0) return "planned";
   return chunks > 0 ? "last" : "for nobody";
+}
+
+interface PlannersDependencies extends Omit<Dependencies, "foundNobody"> {
+  readonly wakeUps: WakeUps<Work>;
+  readonly logger: Logger;
+}
+
+/**
+ * Starts a worker for the first ranges of notifications, which are small, so that a notification begins while a large
+ * range of another one is planned, and a worker for the others.
+ */
+export function startPlanners({ logger, ...dependencies }: PlannersDependencies): readonly Loop[] {
+  const { db, wakeUps } = dependencies;
+  const plan = createPlanner({
+    ...dependencies,
+    foundNobody: (notificationId) =>
+      logger.warn({ notificationId }, "A notification has reached nobody: no live device was found for it"),
+  });
+  const taker = new RangeTaker(db);
+
+  async function planNext(classes: readonly RangeClass[]): Promise<boolean> {
+    const taken = await taker.take(classes);
+    if (!taken) return false;
+    const { notificationId, after } = taken.range;
+    try {
+      await inQueueSpan("plan", `${notificationId}/${after}`, taken.trace, () => plan(taken.range));
+    } catch (err) {
+      logger.error({ err, notificationId, retryAfterSeconds }, "A notification could not be planned yet");
+      // What was only in the way of others, or met an outage, is soon worth another try.
+      if (!isDatabaseUnavailable(err)) await putOffRange(db, taken.range).catch(() => undefined);
+    }
+    return true;
+  }
+
+  // Test runs come first: they are small, and an operator waits for them.
+  const classesOf: readonly (readonly RangeClass[])[] = [[-1, 0], [1]];
+  return classesOf.map((classes) =>
+    startWorker({
+      ...{ wakeUps, kind: "ranges" },
+      work: () => planNext(classes),
+      onError: (err) => logger.warn({ err }, "No range could be taken; it will be tried again"),
+    }),
+  );
 }

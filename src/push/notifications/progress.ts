@@ -3,7 +3,7 @@
  * that the figures are of one moment and add up:
  * planned = sent + failed + dropped + deadLettered + remaining.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { eq, type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
@@ -11,8 +11,8 @@ import { computed, isoTime, type RowOf, rows, selection } from "../../platform/d
 import { notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { notifications } from "../schema.ts";
+import { type ClientKey, notificationOfKey } from "./accept-notification.ts";
 import { part, parts, recipientsNow } from "./chunk-sums.ts";
-import { notificationOfKey } from "./idempotency-key.ts";
 import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
 
@@ -107,10 +107,11 @@ const describedFields = {
   ),
 };
 const described = selection(describedFields);
-/** Reads progress: `list` that of all, the newest first, or of the one that was sent with a key, given as its hash. */
+
+/** Reads progress: `list` that of all, the newest first, or of the one that was sent with a key. */
 export function createProgress(db: Database) {
   return {
-    async list({ page, size }: PageRequest, sentWith?: Uint8Array): Promise<Page<NotificationProgress>> {
+    async list({ page, size }: PageRequest, sentWith?: ClientKey): Promise<Page<NotificationProgress>> {
       const wanted = sentWith ? sql`${notification.id} = (${notificationOfKey(sentWith)})` : sql`true`;
       const found = await rows(
         db,
@@ -149,4 +150,32 @@ function withSums({ breakdown, ...rest }: RowOf<typeof describedFields>): Notifi
     remaining: sum("remaining"),
     breakdown,
   };
+}
+
+export interface FailureReason {
+  readonly provider: ProviderName;
+  /** A status and the provider's error code, or a few words. */
+  readonly reason: string;
+  readonly devices: number;
+}
+
+const counted = selection({
+  provider: computed(oneOf(providerNames), part.provider),
+  reason: computed(text, sql`failed_reason`),
+  devices: computed(integer, sql`sum(failed_devices::int)::int`),
+});
+
+/** @throws ServiceError `notification_not_found` */
+export async function listFailures(db: Database, id: string): Promise<FailureReason[]> {
+  const isKnown = isNotificationId(id) && (await db.$count(notifications, eq(notifications.id, id))) > 0;
+  if (!isKnown) throw notificationNotFound();
+  return rows(
+    db,
+    counted,
+    sql`
+      select ${counted} from ${notifications} n cross join ${parts}
+      cross join lateral jsonb_each_text(${part.failures}) as counted (failed_reason, failed_devices)
+      where ${n.id} = ${id}::uuid
+      group by ${part.provider}, failed_reason order by sum(failed_devices::int) desc, ${part.provider}, failed_reason`,
+  );
 }

@@ -10,7 +10,7 @@ import { names } from "../../platform/database/sql/names.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { PushWakeUps } from "../queue/work.ts";
 import { notifications, testRuns } from "../schema.ts";
-import { storeNotification } from "./store-notification.ts";
+import { storeNotification } from "./accept-notification.ts";
 
 const content = {
   title: "Test notification",

@@ -1,6 +1,8 @@
-/** Chunks that their holder cannot settle: it has failed, has stopped or has died. */
+/** Chunks that go back into the queue: their holder cannot settle them, or their wait is over. */
 import { and, eq, notInArray, type SQL, sql } from "drizzle-orm";
-import type { Database } from "../../platform/database/database.ts";
+import { type Database, plannedEachTime } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { isAmong, rowCount } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks } from "../schema.ts";
 import { maxTakes } from "./chunk-states.ts";
@@ -65,4 +67,38 @@ export async function giveBack(
     .where(and(eq(chunk.id, id), eq(chunk.attempt, attempt), eq(chunk.state, "TAKEN")))
     .returning({ state: chunk.state });
   return row && row.state === "DEAD";
+}
+
+/** The most chunks that one statement writes. */
+const stepSize = 1_000;
+
+const column = names(deliveryChunks);
+
+/** SQL text, as it is planned each time: a plan that was made while nothing waited would read all chunks. */
+async function makeReady(db: Database, which: SQL): Promise<number> {
+  let count = 0;
+  for (;;) {
+    const some = sql`
+      select ${column.id} from ${deliveryChunks} where ${column.state} = 'WAITING' and ${which}
+      order by ${column.dueAt} limit ${stepSize}::int for update skip locked`;
+    const made = await rowCount(
+      db,
+      sql`${sql.raw(plannedEachTime)}
+        update ${deliveryChunks} set ${column.state} = 'READY', ${column.dueAt} = null, ${column.awaits} = null
+        where ${isAmong(column.id, some)} returning 1 as one`,
+    );
+    count += made;
+    if (made < stepSize) return count;
+  }
+}
+
+/** Makes the chunks READY that are due. @returns how many */
+export function endDueWaits(db: Database): Promise<number> {
+  return makeReady(db, sql`${column.dueAt} <= now()`);
+}
+
+/** Makes the provider's chunks READY that wait for its next response, or for anything of the provider. */
+export function endWaits(db: Database, provider: ProviderName, what: "RESPONSE" | "ALL"): Promise<number> {
+  const isWanted = what === "ALL" ? sql`${column.awaits} is not null` : sql`${column.awaits} = ${what}`;
+  return makeReady(db, sql`${column.provider} = ${provider} and ${isWanted}`);
 }

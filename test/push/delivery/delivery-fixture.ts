@@ -8,7 +8,7 @@ import { createMetrics, type Metrics } from "../../../src/platform/observability
 import { pushMigrations } from "../../../src/push/database.ts";
 import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
-import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import { removeDeadDevices } from "../../../src/push/devices/remove-devices.ts";
 import { setAside } from "../../../src/push/notifications/follow-chunks.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import type { Outcome, PushProvider, Recipient } from "../../../src/push/providers/provider.ts";

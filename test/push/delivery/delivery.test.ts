@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
-import { messageId } from "../../../src/push/delivery/message-id.ts";
+import { messageId } from "../../../src/push/delivery/tally.ts";
 import type { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";

@@ -1,11 +1,11 @@
 /** Which of a chunk's messages begin, and when: at their times, as far as there is room and the chunk is checked. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
-import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-metrics.ts";
+import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-report.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { Flow } from "../../../src/push/delivery/flow.ts";
 import { InFlightBudget } from "../../../src/push/delivery/in-flight-budget.ts";
-import { SelfTest } from "../../../src/push/delivery/self-test.ts";
+import { SelfTest } from "../../../src/push/delivery/service-states.ts";
 import type { Outcome } from "../../../src/push/providers/provider.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { recordingProvider } from "./delivery-fixture.ts";

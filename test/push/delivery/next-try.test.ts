@@ -36,8 +36,8 @@ function tries({ left, closed = [], probed = [], ...given }: Case): NextTry[] {
     {
       state: (service) =>
         closed.includes(service) ? "paused" : probed.includes(service) ? "probing" : "working",
-      reason: "500",
     },
+    "500",
     rules,
     () => 0,
   );

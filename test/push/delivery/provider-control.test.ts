@@ -1,7 +1,7 @@
 /** What operators see of the providers, and what their decisions do; and why messages failed. */
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { createProviderControl } from "../../../src/push/delivery/provider-control.ts";
-import { createFailures } from "../../../src/push/notifications/failures.ts";
+import { listFailures } from "../../../src/push/notifications/progress.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createDeliveryTest, type DeliveryTest, eventually, recordingProvider } from "./delivery-fixture.ts";
@@ -120,7 +120,7 @@ describe.each(backends)("the providers on %s", (backend) => {
     };
     test.startWorker({ providers: [provider] });
     await test.until(planned, ["DONE"]);
-    const failures = createFailures(test.db);
+    const failures = (id: string) => listFailures(test.db, id);
     expect(await failures(planned.notificationId)).toEqual([
       { provider: "fcm", reason: "404 UNREGISTERED", devices: 4 },
       { provider: "fcm", reason: "400 INVALID_ARGUMENT", devices: 3 },

@@ -1,6 +1,6 @@
 /** Whose fault tokens of somebody else are: each user counts once, and most of many users decide. */
 import { describe, expect, test } from "vitest";
-import { RefusalJudge } from "../../../src/push/delivery/refusal-judge.ts";
+import { RefusalJudge } from "../../../src/push/delivery/breaker.ts";
 
 /** Adds users, each with a response. @returns whether the last of them led to a refusal */
 function judged(judge: RefusalJudge, users: readonly (readonly [string, boolean])[]): boolean {

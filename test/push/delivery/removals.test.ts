@@ -5,7 +5,7 @@ import { type Responses, recordDead, recordResponses } from "../../../src/push/d
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { decideRemovals, type StoppedAt } from "../../../src/push/delivery/removal-stop.ts";
 import { removeDue } from "../../../src/push/delivery/removals.ts";
-import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import { removeDeadDevices } from "../../../src/push/devices/remove-devices.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";

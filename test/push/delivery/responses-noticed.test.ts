@@ -4,7 +4,7 @@ import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { recordResponses } from "../../../src/push/delivery/dead-reports.ts";
-import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-metrics.ts";
+import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-report.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { ProviderPauses } from "../../../src/push/delivery/provider-pauses.ts";
 import { ServiceStates } from "../../../src/push/delivery/service-states.ts";

@@ -11,7 +11,7 @@ import { createLogger } from "../../../src/platform/observability/logger.ts";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { startDelivery } from "../../../src/push/delivery/delivery.ts";
-import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import { removeDeadDevices } from "../../../src/push/devices/remove-devices.ts";
 import { setAside } from "../../../src/push/notifications/follow-chunks.ts";
 import type { FcmSettings } from "../../../src/push/provider-settings.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";

@@ -5,7 +5,7 @@ import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import { rawRows } from "../../../src/platform/database/sql/statements.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
-import { forgetUser } from "../../../src/push/devices/forget-user.ts";
+import { forgetUser } from "../../../src/push/devices/remove-devices.ts";
 import { entriesFor } from "../../../src/push/history/history-blocks.ts";
 import { blockSize } from "../../../src/push/schema.ts";
 import { clearHistory, historyEntries, insertEntries } from "../../support/history-rows.ts";

@@ -4,7 +4,7 @@ import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
-import { forgetUser } from "../../../src/push/devices/forget-user.ts";
+import { forgetUser } from "../../../src/push/devices/remove-devices.ts";
 import { createHistory, type History, type PageRequest } from "../../../src/push/history/history.ts";
 import { clearHistory, historyEntries } from "../../support/history-rows.ts";
 import { insertNotification, type NotificationRow } from "../../support/push-rows.ts";

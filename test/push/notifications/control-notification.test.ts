@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
 import { createFollower } from "../../../src/push/notifications/follower.ts";
-import { startPlanners } from "../../../src/push/notifications/planners.ts";
+import { startPlanners } from "../../../src/push/notifications/plan-notification.ts";
 import type { NotificationProgress } from "../../../src/push/notifications/progress.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";

@@ -1,7 +1,7 @@
 /** Planning: each device once, each user one history entry, whatever happens meanwhile. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { forgetUser } from "../../../src/push/devices/forget-user.ts";
+import { forgetUser } from "../../../src/push/devices/remove-devices.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { betweenStatements, createPlanningLab, type PlanningLab, window } from "./planning-lab.ts";

@@ -1,8 +1,7 @@
 /** Planning: which devices are planned, in which chunks, and in which order. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
-import { startPlanners } from "../../../src/push/notifications/planners.ts";
+import { createPlanner, startPlanners } from "../../../src/push/notifications/plan-notification.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, testUser } from "./notification-lab.ts";

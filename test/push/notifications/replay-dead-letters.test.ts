@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
-import { replayStep } from "../../../src/push/notifications/replay-dead-letters.ts";
+import { replayStep } from "../../../src/push/notifications/dead-letters.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";

@@ -3,9 +3,8 @@
  * timeouts by one timer, and repeats requests that the peer certainly did not process.
  */
 import type { RequestHead, StreamEnd } from "../../../platform/http2/connection.ts";
-import { Exchange, type ExchangeResult, type NoResponse } from "./http2-exchange.ts";
+import { Exchange, type ExchangeResult, LinkedList, type NoResponse } from "./http2-exchange.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
-import { LinkedList } from "./linked-list.ts";
 import { configuredLookup } from "./public-lookup.ts";
 
 /** Milliseconds that a request waits for room before another connection is opened: connections cost the peer much. */
