@@ -2,21 +2,11 @@
 import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/base/errors.ts";
 
+const notFound = { status: 404, grpc: Code.NotFound, oauth: "invalid_request" } as const;
+
 export const PushErrorKinds = {
-  notificationNotFound: {
-    code: "notification_not_found",
-    status: 404,
-    grpc: Code.NotFound,
-    oauth: "invalid_request",
-    title: "Notification not found",
-  },
-  deadLetterNotFound: {
-    code: "dead_letter_not_found",
-    status: 404,
-    grpc: Code.NotFound,
-    oauth: "invalid_request",
-    title: "Dead letter not found",
-  },
+  notificationNotFound: { ...notFound, code: "notification_not_found", title: "Notification not found" },
+  deadLetterNotFound: { ...notFound, code: "dead_letter_not_found", title: "Dead letter not found" },
   idempotencyKeyReused: {
     code: "idempotency_key_reused",
     status: 409,

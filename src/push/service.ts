@@ -23,7 +23,7 @@ import { pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices, type Devices } from "./devices/devices.ts";
-import { forgetUser, removeDeadDevices, removeSignedOut } from "./devices/remove-devices.ts";
+import { forgetUser, removeSignedOut } from "./devices/remove-devices.ts";
 import { limitSaves, saveRateOfProcess, sharedSaveRate, verifySaveCommands } from "./devices/save-rate.ts";
 import {
   authorizationRevoked,
@@ -38,7 +38,6 @@ import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
 import { completeIfDone, completeNotification } from "./notifications/complete-notification.ts";
-import { setAside } from "./notifications/follow-chunks.ts";
 import { createFollower } from "./notifications/follower.ts";
 import { lockNotification } from "./notifications/lock-notification.ts";
 import { confirmedNotifications, createNotifications } from "./notifications/notifications.ts";
@@ -240,9 +239,8 @@ function startSending({
 }: Omit<Parts, "db">): Loop {
   const { db } = database;
   return startDelivery({
-    ...{ database, wakeUps, providers, logger, metrics, removeDeadDevices },
+    ...{ database, wakeUps, providers, logger, metrics },
     settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
-    setAside: (chunk) => setAside(db, chunk),
     completion: {
       ifDone: (id) => completeIfDone(db, id, clock),
       lock: lockNotification,

@@ -4,6 +4,7 @@
  */
 import { pause } from "../../platform/base/loop.ts";
 import { inQueueSpan } from "../../platform/messaging/event-spans.ts";
+import { setAside } from "../notifications/follow-chunks.ts";
 import { imageUrl } from "../providers/image-url.ts";
 import type { NotificationContent } from "../providers/provider.ts";
 import { giveBack } from "../queue/give-back.ts";
@@ -15,16 +16,10 @@ import type { DeliveryRules } from "./delivery-rules.ts";
 import { type SendDependencies, startSending } from "./send-chunk.ts";
 import type { Tally } from "./tally.ts";
 
-/** Parks or drops a chunk that is not to be sent now, and others of its notification. @returns how many devices were dropped */
-export type SetAside = (
-  chunk: Pick<TakenChunk, "id" | "attempt" | "notificationId">,
-) => Promise<{ readonly dropped: number }>;
-
 interface Dependencies extends Omit<AttemptDependencies, "provider">, SendDependencies {
   readonly taker: ChunkTaker;
   readonly maxPerSecond: number;
   readonly imageBaseUrl: string | undefined;
-  readonly setAside: SetAside;
 }
 
 /** Milliseconds between tries to give a chunk back. */
@@ -122,8 +117,8 @@ export class ChunkDelivery {
   }
 
   async #setAside(chunk: TakenChunk): Promise<void> {
-    const { setAside, report, completion } = this.#deps;
-    const { dropped } = await setAside(chunk);
+    const { db, report, completion } = this.#deps;
+    const { dropped } = await setAside(db, chunk);
     report.dropped(dropped);
     // If this fails, the completion sweep does it.
     if (dropped > 0) await completion.ifDone(chunk.notificationId).catch(() => undefined);

@@ -16,13 +16,13 @@ import { Processes } from "../queue/processes.ts";
 import { ChunkTaker } from "../queue/take-chunks.ts";
 import type { Work } from "../queue/work.ts";
 import type { Completion } from "./chunk-attempt.ts";
-import { ChunkDelivery, type SetAside } from "./deliver-chunk.ts";
+import { ChunkDelivery } from "./deliver-chunk.ts";
 import { createDeliveryMetrics, DeliveryReport } from "./delivery-report.ts";
 import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
 import { InFlightBudget } from "./in-flight-budget.ts";
 import { ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
-import { type RemoveDeadDevices, startRemovals } from "./removals.ts";
+import { startRemovals } from "./removals.ts";
 import { SendabilityCheck } from "./sendability-check.ts";
 import { ServiceStates } from "./service-states.ts";
 
@@ -51,8 +51,6 @@ interface Dependencies {
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, "registry" | "counter">;
   readonly completion: Completion;
-  readonly setAside: SetAside;
-  readonly removeDeadDevices: RemoveDeadDevices;
   /** Milliseconds between looks at an empty queue. */
   readonly idleMs?: number;
 }
@@ -62,8 +60,8 @@ interface Dependencies {
  * @returns stops them: messages in flight finish, and the rest of their chunks goes back to the queue at once
  */
 export function startDelivery(dependencies: Dependencies): Loop {
-  const { database, wakeUps, providers, settings, random = Math.random, logger, idleMs = 500 } = dependencies;
-  const { completion, setAside, removeDeadDevices } = dependencies;
+  const { database, wakeUps, providers, settings, completion, logger } = dependencies;
+  const { random = Math.random, idleMs = 500 } = dependencies;
   const { maxPerSecond, rampSeconds, maxDeadPercent, removalDelaySeconds, imageBaseUrl } = settings;
   const { db, reads, leases } = database;
   const rules = { ...deliveryRules, ...dependencies.rules };
@@ -72,7 +70,7 @@ export function startDelivery(dependencies: Dependencies): Loop {
   const check = new SendabilityCheck(reads, rules.checkIntervalMs);
   const released = () => wakeUps.wake("chunks");
   const processes = new Processes({ db, leases, logger, released });
-  const common = { db, check, rules, random, logger, metrics, limits, completion, setAside, imageBaseUrl };
+  const common = { db, check, rules, random, logger, metrics, limits, completion, imageBaseUrl };
   const loops = [...providers.values()].map((provider) => {
     const { name } = provider;
     const rateLimiter = new ProviderRateLimiter({ db, provider: name, maxPerSecond, rampSeconds, rules });
@@ -101,7 +99,7 @@ export function startDelivery(dependencies: Dependencies): Loop {
   });
   const beats = processes.start();
   loops.push(
-    startRemovals({ db, providers: [...providers.keys()], removeDeadDevices, logger, limits }),
+    startRemovals({ db, providers: [...providers.keys()], logger, limits }),
     every(
       idleMs,
       async () => {

@@ -3,14 +3,11 @@ import { and, eq, lt, lte, ne, notExists, or, sql } from "drizzle-orm";
 import { every, type Loop } from "../../platform/base/loop.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import type { DeadDevice } from "../devices/remove-devices.ts";
+import { removeDeadDevices } from "../devices/remove-devices.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import { deadReports, devices, providerResponses, providerStates } from "../schema.ts";
 import { memory, type StopLimits, stopIfTooMany } from "./removal-stop.ts";
-
-/** Removes devices unless they were registered or renewed at `asOf` or later. */
-export type RemoveDeadDevices = (tx: Database, dead: readonly DeadDevice[]) => Promise<unknown>;
 
 interface RemovalLimits extends StopLimits {
   readonly removalDelaySeconds: number;
@@ -19,7 +16,6 @@ interface RemovalLimits extends StopLimits {
 interface Dependencies {
   readonly db: Database;
   readonly providers: readonly ProviderName[];
-  readonly removeDeadDevices: RemoveDeadDevices;
   readonly limits: RemovalLimits;
   readonly logger: Logger;
 }
@@ -31,13 +27,13 @@ const shortestRoundMs = 250;
 const batchSize = 1_000;
 
 /** Runs rounds until stopped, on every process; no device is taken by two. A round that fails is logged. */
-export function startRemovals({ db, providers, removeDeadDevices, limits, logger }: Dependencies): Loop {
+export function startRemovals({ db, providers, limits, logger }: Dependencies): Loop {
   const delayMs = limits.removalDelaySeconds * 1000;
   return every(
     Math.max(shortestRoundMs, Math.min(longestRoundMs, delayMs / 4)),
     async (stopping) => {
       for (const provider of providers) {
-        while (!stopping.aborted && (await removeDue(db, provider, limits, removeDeadDevices)));
+        while (!stopping.aborted && (await removeDue(db, provider, limits)));
       }
       await forgetOld(db);
     },
@@ -49,12 +45,7 @@ export function startRemovals({ db, providers, removeDeadDevices, limits, logger
  * One step: removes the devices that are due, unless the removals of their provider are stopped.
  * @returns whether more may be due
  */
-export function removeDue(
-  db: Database,
-  provider: ProviderName,
-  limits: RemovalLimits,
-  removeDeadDevices: RemoveDeadDevices,
-): Promise<boolean> {
+export function removeDue(db: Database, provider: ProviderName, limits: RemovalLimits): Promise<boolean> {
   return db.transaction(async (tx) => {
     const { isHeld } = await stopIfTooMany(tx, provider, limits);
     const { deviceId, asOf, state, reportedAt } = deadReports;

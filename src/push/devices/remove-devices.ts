@@ -98,7 +98,7 @@ export async function forgetUser(tx: Database, user: string, deletedAt: Date): P
   const isOfDeleted = sql`${userId} = ${user} and ${renewedAt} <= ${renewedSince.toISOString()}::timestamptz`;
   // The reports come before the devices, as they do where dead devices are removed, so that there is no deadlock. They
   // come after the lock, as the holder of a notification that a step of planning waits for may wait for a report.
-  await tx.delete(deadReports).where(eq(deadReports.userId, user));
+  await tx.execute(sql`delete from ${deadReports} where ${eq(deadReports.userId, user)}`);
   await removeDevices(tx, devicesWhere(isOfDeleted), "IDENTITY_DELETED");
   const left = await tx.$count(devices, eq(devices.userId, user));
   await forgetHistory(tx, user, left > 0 ? renewedSince : undefined);

@@ -3,6 +3,7 @@
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { onlyRow, rawRows } from "../../platform/database/sql/statements.ts";
+import type { Page, PageRequest as PlainPageRequest } from "../pages.ts";
 import { orderOf } from "./history-order.ts";
 import {
   allViewedStatement,
@@ -26,20 +27,9 @@ interface HistoryEntry {
   readonly sendAt: string;
 }
 
-export interface PageRequest {
-  /** The number of the page, from 0. */
-  readonly page: number;
-  /** The most entries of a page: 1 to 100. */
-  readonly size: number;
+export interface PageRequest extends PlainPageRequest {
   /** The parameters `sort`, which {@link orderOf} reads; none: the newest first. */
   readonly sort: readonly string[];
-}
-
-interface HistoryPage {
-  readonly content: HistoryEntry[];
-  readonly number: number;
-  readonly size: number;
-  readonly totalElements: number;
 }
 
 export interface History {
@@ -48,7 +38,7 @@ export interface History {
    * @param markViewed marks the entries of the page as viewed; they are returned as they were before
    * @throws invalid_request
    */
-  page(userId: string, request: PageRequest, markViewed: boolean): Promise<HistoryPage>;
+  page(userId: string, request: PageRequest, markViewed: boolean): Promise<Page<HistoryEntry>>;
   /**
    * Returns whether all entries, or those of a page, are viewed; true if there are none.
    * @throws invalid_request

@@ -5,11 +5,11 @@ import { confirmCommit } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { oneOf } from "../../platform/database/sql/readers.ts";
 import { deadLetterNotFound, notificationFinished, notificationNotFound } from "../errors.ts";
+import type { Page, PageRequest } from "../pages.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import type { PushWakeUps } from "../queue/work.ts";
 import { deliveryChunks, notifications, replays } from "../schema.ts";
 import { lockNotification } from "./lock-notification.ts";
-import type { Page, PageRequest } from "./page.ts";
 
 export interface DeadLetter {
   readonly id: string;

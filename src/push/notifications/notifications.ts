@@ -1,6 +1,6 @@
 /**
  * Notifications, from the request that sends one to its end: acceptance, the planning of recipients, control by an
- * operator, progress, completion and dead letters. Delivery does the sending; the two share only the tables. The order
+ * operator, progress, completion and dead letters. Delivery does the sending. The order
  * of locks is the same everywhere: a range that is not parked, its notification, its parked ranges, then its chunks.
  */
 import type { Clock } from "../../platform/base/clock.ts";
@@ -9,11 +9,11 @@ import { confirmFound } from "../../platform/database/confirm.ts";
 import type { Confirm, Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { PushErrorKinds } from "../errors.ts";
+import type { Page, PageRequest } from "../pages.ts";
 import type { PushWakeUps } from "../queue/work.ts";
 import { type ClientKey, createAccept, type SendRequest } from "./accept-notification.ts";
 import { createControl } from "./control-notification.ts";
 import { createDeadLetters, type DeadLetter, type DeadLetterFilter } from "./dead-letters.ts";
-import type { Page, PageRequest } from "./page.ts";
 import { createProgress, type FailureReason, listFailures, type NotificationProgress } from "./progress.ts";
 import { createTestRuns } from "./test-run.ts";
 

@@ -9,12 +9,12 @@ import { names } from "../../platform/database/sql/names.ts";
 import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
 import { computed, isoTime, type RowOf, rows, selection } from "../../platform/database/sql/statements.ts";
 import { notificationNotFound } from "../errors.ts";
+import type { Page, PageRequest } from "../pages.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { notifications } from "../schema.ts";
 import { type ClientKey, notificationOfKey } from "./accept-notification.ts";
 import { part, parts, recipientsNow } from "./chunk-sums.ts";
 import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
-import type { Page, PageRequest } from "./page.ts";
 
 /** The numbers of devices, by their state. */
 interface Counts {

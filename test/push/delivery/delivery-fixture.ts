@@ -8,8 +8,6 @@ import { createMetrics, type Metrics } from "../../../src/platform/observability
 import { pushMigrations } from "../../../src/push/database.ts";
 import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
-import { removeDeadDevices } from "../../../src/push/devices/remove-devices.ts";
-import { setAside } from "../../../src/push/notifications/follow-chunks.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import type { Outcome, PushProvider, Recipient } from "../../../src/push/providers/provider.ts";
 import type { Work } from "../../../src/push/queue/work.ts";
@@ -236,13 +234,11 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
         logger: log.logger,
         // The first one's are looked at.
         metrics: isFirst ? metrics : createMetrics("gatepost", "1.2.3"),
-        setAside: (chunk) => setAside(db, chunk),
         completion: {
           ifDone: async (notificationId) => completed.push(notificationId),
           lock: async () => undefined,
           inTransaction: async (_tx, notificationId) => completed.push(notificationId),
         },
-        removeDeadDevices,
         idleMs: 50,
       });
       workers.add(worker);

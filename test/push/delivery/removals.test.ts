@@ -5,7 +5,6 @@ import { type Responses, recordDead, recordResponses } from "../../../src/push/d
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { decideRemovals, type StoppedAt } from "../../../src/push/delivery/removal-stop.ts";
 import { removeDue } from "../../../src/push/delivery/removals.ts";
-import { removeDeadDevices } from "../../../src/push/devices/remove-devices.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -71,7 +70,7 @@ describe.each(backends)("removals on %s", (backend) => {
   }
 
   const remove = (removalDelaySeconds: number) =>
-    removeDue(test.db, "fcm", { ...limits, removalDelaySeconds }, removeDeadDevices);
+    removeDue(test.db, "fcm", { ...limits, removalDelaySeconds });
 
   it("come after their delay, and not before", async () => {
     const planned = await test.plan({ devices: 20 });

@@ -11,8 +11,6 @@ import { createLogger } from "../../../src/platform/observability/logger.ts";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { startDelivery } from "../../../src/push/delivery/delivery.ts";
-import { removeDeadDevices } from "../../../src/push/devices/remove-devices.ts";
-import { setAside } from "../../../src/push/notifications/follow-chunks.ts";
 import type { FcmSettings } from "../../../src/push/provider-settings.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import { http2Clients } from "../../support/http2-clients.ts";
@@ -39,13 +37,11 @@ const delivery = startDelivery({
   },
   logger,
   metrics: createMetrics("gatepost", "1.2.3"),
-  setAside: (chunk) => setAside(database.db, chunk),
   completion: {
     ifDone: async () => undefined,
     lock: async () => undefined,
     inTransaction: async () => undefined,
   },
-  removeDeadDevices,
 });
 process.once("SIGTERM", async () => {
   await delivery.stop();

@@ -1,4 +1,4 @@
-/** Pages of lists that an operator reads. */
+/** Pages of lists, in the form of the document. */
 
 /** The number of the page, from 0, and the items of a page. */
 export interface PageRequest {
