@@ -12,7 +12,7 @@ import {
   type Stated,
 } from "../platform/openapi/handlers.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
-import { type Caller, requireIntrospection } from "./clients/client.ts";
+import { type Caller, requireIntrospection } from "./clients/client-repository.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
 import type { GenerateTokens } from "./grants/generate-tokens.ts";
 import type { Identities } from "./identities/identities.ts";

@@ -72,6 +72,12 @@ const revokedLongAgo = (which: SQL) => sql`
   select ${revoked.jti} from ${revokedAccessTokens} where ${revoked.expiresAt} < ${longAgo} and ${which}
   order by ${revoked.expiresAt} ${batch}`;
 
+/** Deletes a batch of the rows whose time is over, by their keys. */
+const deleteUpTo = (table: typeof redeemedOtpProofs | typeof attempts, key: SQL, time: SQL, end: SQL) => {
+  const chosen = sql`select ${key} from ${table} where ${time} <= ${end} order by ${time} ${batch}`;
+  return sql`delete from ${table} where ${isAmong(key, chosen)} returning 1 as one`;
+};
+
 type Step = JanitorStep<JanitorKind>;
 
 /** Repeats a statement that removes one batch of rows. */
@@ -108,30 +114,8 @@ const stepsOf = (db: Database): readonly Step[] => [
       where ${isAmong(revoked.jti, revokedLongAgo(sql`${dayAfterAuthorization} is null`))}
       returning 1 as one`,
   ),
-  remove(
-    db,
-    "redeemed_otp_proofs",
-    sql`
-      delete from ${redeemedOtpProofs} where ${isAmong(
-        proof.proofHash,
-        sql`
-        select ${proof.proofHash} from ${redeemedOtpProofs} where ${proof.expiresAt} < ${longAgo}
-        order by ${proof.expiresAt} ${batch}`,
-      )}
-      returning 1 as one`,
-  ),
-  remove(
-    db,
-    "attempts",
-    sql`
-      delete from ${attempts} where ${isAmong(
-        attempt.key,
-        sql`
-        select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${now}
-        order by ${attempt.expire} ${batch}`,
-      )}
-      returning 1 as one`,
-  ),
+  remove(db, "redeemed_otp_proofs", deleteUpTo(redeemedOtpProofs, proof.proofHash, proof.expiresAt, longAgo)),
+  remove(db, "attempts", deleteUpTo(attempts, attempt.key, attempt.expire, now)),
   {
     kinds: ["replaced_tokens", "rotation_batches"],
     run: (run) => removeReplacedTokens(db, run),

@@ -19,10 +19,9 @@ import type { BoundContract } from "../platform/openapi/bind.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { grantTypes } from "./client-settings.ts";
-import { createAuthenticator } from "./clients/authenticate-client.ts";
+import { createAuthenticator, VerifiedSecrets } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
-import { VerifiedSecrets } from "./clients/verified-secrets.ts";
 import { AuthEvents, authEventStream } from "./events.ts";
 import { createGenerateTokens, tokenOutcomes } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
@@ -44,11 +43,10 @@ import { startPulse } from "./running-time.ts";
 import { outbox, readLeases, relayLeases } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
-import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
 import type { Confirmed } from "./tokens/confirmed.ts";
 import { CurrentTokens } from "./tokens/current-tokens.ts";
 import { createHasActiveAuthorization } from "./tokens/has-active-authorization.ts";
-import { createIntrospect } from "./tokens/introspect.ts";
+import { createAuthorizationRepository, createIntrospect } from "./tokens/introspect.ts";
 import { createFindPresented } from "./tokens/presented-token.ts";
 import { createRevoke } from "./tokens/revoke.ts";
 import { createRotateRefreshToken } from "./tokens/rotate-refresh-token.ts";
@@ -125,23 +123,15 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const identities = confirmedIdentities(createIdentities(db, clock), confirmed);
   const cache = settings.cache && (await openAuthCache(settings.cache, logger, metrics));
-  const guessing = createAuthGuessing(dependencies, { db, clock, cache });
+  const guessing = createAuthGuessing(dependencies, { db, clock }, cache);
   const authenticator = createAuthenticator({
     clients: createClientRepository(reads),
     verified,
     internalClient: settings.internalClient,
     platformSecurityApiKeys: settings.platformSecurityApiKeys,
   });
-  const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, {
-    db,
-    reads,
-    clock,
-    accessTokens,
-    authorizations,
-    confirmed,
-    identities,
-    guessing,
-  });
+  const parts = { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing };
+  const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, parts);
   const metadata = serverMetadata(issuer, settings.clients);
   const http = authHttp(
     { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata },
@@ -242,7 +232,6 @@ interface Parts {
   readonly db: Database;
   readonly reads: Reads;
   readonly clock: Clock;
-  readonly cache: Cache | undefined;
   readonly accessTokens: ReturnType<typeof createAccessTokens>;
   readonly authorizations: ReturnType<typeof createAuthorizationRepository>;
   readonly confirmed: Confirmed;
@@ -253,7 +242,8 @@ interface Parts {
 /** The limits of guesses, counted in the cache if there is one, and else in the database. */
 function createAuthGuessing(
   { settings, metrics, logger }: Dependencies,
-  { db, clock, cache }: Pick<Parts, "db" | "clock" | "cache">,
+  { db, clock }: Pick<Parts, "db" | "clock">,
+  cache: Cache | undefined,
 ) {
   const keyOf = createKeyOf(settings.issuer);
   const databaseCounters = createDatabaseCounters(db, keyOf);
@@ -266,7 +256,7 @@ function createAuthGuessing(
 }
 
 /** What generates, introspects and revokes tokens. */
-function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<Parts, "cache">) {
+function createTokens({ settings, metrics, logger }: Dependencies, parts: Parts) {
   const { issuer, otp } = settings;
   const { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing } = parts;
   const findPresented = createFindPresented(reads);
@@ -283,14 +273,7 @@ function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<P
       identities,
       tokenIssuer,
       rotateRefreshToken: createRotateRefreshToken({
-        db,
-        clock,
-        currentTokens,
-        findPresented,
-        rotations,
-        tokenIssuer,
-        introspect,
-        confirmed,
+        ...{ db, clock, currentTokens, findPresented, rotations, tokenIssuer, introspect, confirmed },
       }),
       otpChecks: createOtpChecks(otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(otp, clock),

@@ -2,7 +2,7 @@
  * Removes what has expired or is older than its retention, in many short transactions, by the database's clock. One
  * process at a time: another one skips the step.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { type JanitorStep, runRound, startRounds } from "../platform/base/janitor.ts";
 import type { Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
@@ -10,7 +10,14 @@ import { lowestUuidv7 } from "../platform/crypto/uuid.ts";
 import { arrayLiteral, type Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/sql/names.ts";
 import { boolean, number } from "../platform/database/sql/readers.ts";
-import { computed, isAmong, rowCount, rows, selection } from "../platform/database/sql/statements.ts";
+import {
+  computed,
+  isAmong,
+  onlyRow,
+  rowCount,
+  rows,
+  selection,
+} from "../platform/database/sql/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
 import { createEntryRemoval, removeViews } from "./history/remove-history.ts";
@@ -54,9 +61,8 @@ const n = names(notifications, "n");
 
 const removable = selection({ id: n.id });
 const clock = selection({ now: computed(number, sql`floor(extract(epoch from now()) * 1000)::float8`) });
-const lock = selection({
-  isAcquired: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext('push.janitor'))`),
-});
+const isLocked = sql`pg_try_advisory_xact_lock(hashtext('push.janitor'))`;
+const lock = selection({ isAcquired: computed(boolean, isLocked) });
 
 /** What a batch has removed. */
 interface Removed {
@@ -80,8 +86,8 @@ const inTransactions = (
   async run({ stopping, cleaned }) {
     while (!stopping?.aborted) {
       const removed = await db.transaction(async (tx) => {
-        const [locked] = await rows(tx, lock, sql`select ${lock}`);
-        return locked?.isAcquired ? removeBatch(tx) : undefined;
+        const { isAcquired } = await onlyRow(tx, lock, sql`select ${lock}`);
+        return isAcquired ? removeBatch(tx) : undefined;
       });
       if (!removed) return false;
       removed.committed?.();
@@ -101,10 +107,8 @@ function stepsOf(
   inboxDays: number,
   { db, historyRetentionDays }: Dependencies,
 ): readonly JanitorStep<JanitorKind>[] {
-  const now = new Date(nowMs).toISOString();
   const oldestKept = lowestUuidv7(nowMs - historyRetentionDays * dayMs);
   const entries = createEntryRemoval(oldestKept);
-  const batch = sql`limit ${batchSize} for update skip locked`;
   const remove = (kind: JanitorKind, rowsOf: (tx: Database) => Promise<number>) =>
     inTransactions(db, [kind], async (tx) => {
       const removed = await rowsOf(tx);
@@ -114,7 +118,7 @@ function stepsOf(
     remove("devices", (tx) => {
       const expired = sql`
         select ${device.tokenHash} as chosen_hash from ${devices}
-        where ${device.expiresAt} <= ${now}::timestamptz order by ${device.expiresAt} ${batch}`;
+        where ${device.expiresAt} <= ${timeOf(nowMs)} order by ${device.expiresAt} ${batch}`;
       return removeDevices(tx, expired, "EXPIRED");
     }),
     inTransactions(db, ["history_users"], async (tx) => {
@@ -130,38 +134,30 @@ function stepsOf(
       return { rows: { history_views: views }, isFull };
     }),
     inTransactions(db, ["notifications", "delivery_chunks"], (tx) => removeNotifications(tx, oldestKept)),
-    remove("idempotency_keys", (tx) =>
-      rowCount(
-        tx,
-        sql`
-          delete from ${idempotencyKeys} where ${isAmong(
-            key.keyHash,
-            sql`
-            select ${key.keyHash} from ${idempotencyKeys}
-            where ${key.expiresAt} <= ${now}::timestamptz order by ${key.expiresAt} ${batch}`,
-          )}
-          returning 1 as one`,
-      ),
-    ),
+    remove("idempotency_keys", (tx) => removeUpTo(tx, idempotencyKeys, key.keyHash, key.expiresAt, nowMs)),
     ...(Number.isFinite(inboxDays)
       ? [
           remove("inbox", (tx) =>
-            rowCount(
-              tx,
-              sql`
-                delete from ${inbox} where ${isAmong(
-                  received.eventId,
-                  sql`
-                  select ${received.eventId} from ${inbox}
-                  where ${received.receivedAt} <= ${now}::timestamptz - ${inboxDays}::float8 * interval '1 day'
-                  order by ${received.receivedAt} ${batch}`,
-                )}
-                returning 1 as one`,
-            ),
+            removeUpTo(tx, inbox, received.eventId, received.receivedAt, nowMs - inboxDays * dayMs),
           ),
         ]
       : []),
   ];
+}
+
+const timeOf = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
+const batch = sql`limit ${batchSize} for update skip locked`;
+
+/** Removes a batch of the rows whose time is over, by their keys. @returns how many */
+function removeUpTo(
+  tx: Database,
+  table: typeof idempotencyKeys | typeof inbox,
+  key: SQL,
+  time: SQL,
+  ms: number,
+): Promise<number> {
+  const chosen = sql`select ${key} from ${table} where ${time} <= ${timeOf(ms)} order by ${time} ${batch}`;
+  return rowCount(tx, sql`delete from ${table} where ${isAmong(key, chosen)} returning 1 as one`);
 }
 
 /**
@@ -183,17 +179,12 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
   );
   if (chosen.length === 0) return { rows: { notifications: 0, delivery_chunks: 0 }, isFull: false };
   const ids = sql`any(${arrayLiteral(chosen.map(({ id }) => id))}::uuid[])`;
+  const ended = sql`
+    select ${chunk.id} from ${deliveryChunks}
+    where ${chunk.notificationId} = ${ids} and ${chunk.state} in ('DONE', 'DEAD') ${batch}`;
   const chunks = await rowCount(
     tx,
-    sql`
-      delete from ${deliveryChunks} where ${isAmong(
-        chunk.id,
-        sql`
-        select ${chunk.id} from ${deliveryChunks}
-        where ${chunk.notificationId} = ${ids} and ${chunk.state} in ('DONE', 'DEAD')
-        limit ${batchSize} for update skip locked`,
-      )}
-      returning 1 as one`,
+    sql`delete from ${deliveryChunks} where ${isAmong(chunk.id, ended)} returning 1 as one`,
   );
   const removed = await rowCount(
     tx,
@@ -211,12 +202,11 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
 /** Runs one round, as {@link runRound}. While another process holds the lock, nothing is removed. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
   const { db, observer, inboxRetentionDays = async () => 8 } = dependencies;
-  const [[time], inboxDays] = await Promise.all([
-    rows(db, clock, sql`select ${clock}`),
+  const [{ now }, inboxDays] = await Promise.all([
+    onlyRow(db, clock, sql`select ${clock}`),
     inboxRetentionDays().catch(() => Number.POSITIVE_INFINITY),
   ]);
-  if (!time) throw new Error("the database returned no time");
-  await runRound(stepsOf(time.now, inboxDays, dependencies), { observer, stopping });
+  await runRound(stepsOf(now, inboxDays, dependencies), { observer, stopping });
 }
 
 /** Runs rounds at an interval until stopped. A round that fails is logged, and the next one comes as usual. */

@@ -71,12 +71,9 @@ export interface PushService {
   handleEvent(event: CloudEvent): Promise<void>;
 }
 
-interface Dependencies {
-  readonly settings: PushSettings;
-  readonly logger: Logger;
+interface Dependencies extends Pick<Parts, "settings" | "logger" | "metrics"> {
   /** The log of events; undefined: there is none. */
   readonly eventLog: Logger | undefined;
-  readonly metrics: Metrics;
   /** Whether every response is checked against the document; in tests and development. */
   readonly validateResponses: boolean;
   readonly clock?: Clock;
@@ -92,9 +89,10 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const wakeUps = new WakeUps<Work>();
   const follower = createFollower({ db, wakeUps, clock, logger });
   const providers = createProviders(settings.providers, clock);
+  const parts = { settings, database, db, wakeUps, clock, logger, metrics, providers };
   const callers = createCallers({ ...settings, clock, logger });
   const cache = settings.cache && (await openPushCache(settings.cache, logger, metrics));
-  const devices = createLimitedDevices({ settings, db, clock, providers, cache });
+  const devices = createLimitedDevices(parts, cache);
   const history = createHistory({ db });
   const { ttlSeconds, testUserIds } = settings;
   const notifications = confirmedNotifications(
@@ -107,7 +105,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     { callers, devices, history, notifications, providers: providerControl },
     { document, logger, observer: metrics.http, validateResponses },
   );
-  const events = await openPushEvents({ settings, database, eventLog, metrics, logger });
+  const events = await openPushEvents(parts, eventLog);
   const { broker } = events;
 
   async function handleEvent(event: CloudEvent): Promise<void> {
@@ -146,10 +144,10 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       workers.push(
         ...startPlanners({ db, wakeUps, clock, logger, providers: settings.providers.names }),
         follower.start(),
-        startSending({ settings, database, wakeUps, clock, logger, metrics, providers }),
-        startPushJanitor({ settings, db, logger, metrics, broker }),
+        startSending(parts),
+        startPushJanitor(parts, broker),
         events.startRelay(),
-        ...(broker ? startConsumptions({ broker, handleEvent, logger, metrics }) : []),
+        ...(broker ? startConsumptions(parts, broker, handleEvent) : []),
       );
     },
     stopWorkers,
@@ -191,13 +189,7 @@ interface Parts {
 }
 
 /** The devices, with the limit of how often a user may save them. */
-function createLimitedDevices({
-  settings,
-  db,
-  clock,
-  providers,
-  cache,
-}: Pick<Parts, "settings" | "db" | "clock" | "providers"> & { readonly cache: Cache | undefined }): Devices {
+function createLimitedDevices({ settings, db, clock, providers }: Parts, cache: Cache | undefined): Devices {
   const { maxDevicesPerUser: maxPerUser, maxSavesPerMinute } = settings;
   const [defaultProvider] = settings.providers.names;
   const rateOfProcess = saveRateOfProcess(maxSavesPerMinute, clock);
@@ -207,18 +199,11 @@ function createLimitedDevices({
   );
 }
 
-function openPushEvents({
-  settings,
-  database,
-  eventLog,
-  metrics,
-  logger,
-}: Pick<Parts, "settings" | "database" | "metrics" | "logger"> & { readonly eventLog: Logger | undefined }) {
+function openPushEvents({ settings, db, metrics, logger }: Parts, eventLog: Logger | undefined) {
   return openServiceEvents({
     name: "push",
     source: eventSource,
-    db: database.db,
-    logger,
+    ...{ db, logger },
     tables: { outbox, leases: relayLeases },
     broker: settings.broker,
     stream: pushEventStream,
@@ -228,18 +213,9 @@ function openPushEvents({
   });
 }
 
-function startSending({
-  settings,
-  database,
-  wakeUps,
-  clock,
-  logger,
-  metrics,
-  providers,
-}: Omit<Parts, "db">): Loop {
-  const { db } = database;
+function startSending({ settings, db, clock, ...parts }: Parts): Loop {
   return startDelivery({
-    ...{ database, wakeUps, providers, logger, metrics },
+    ...parts,
     settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
     completion: {
       ifDone: (id) => completeIfDone(db, id, clock),
@@ -249,19 +225,10 @@ function startSending({
   });
 }
 
-function startPushJanitor({
-  settings,
-  db,
-  logger,
-  metrics,
-  broker,
-}: Pick<Parts, "settings" | "db" | "logger" | "metrics"> & { readonly broker: Broker | undefined }): Loop {
+function startPushJanitor({ settings, db, logger, metrics }: Parts, broker: Broker | undefined): Loop {
   const { historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
   return startJanitor({
-    db,
-    historyRetentionDays,
-    logger,
-    intervalSeconds,
+    ...{ db, historyRetentionDays, logger, intervalSeconds },
     // The setting of auth decides for how long the broker keeps an event, so the broker is asked.
     ...(broker && {
       inboxRetentionDays: async () => (await broker.retentionDays(deletionsConsumer.stream)) + 1,
@@ -271,15 +238,11 @@ function startPushJanitor({
 }
 
 /** Handles the events of the auth service that come from the broker. */
-function startConsumptions({
-  broker,
-  handleEvent: handle,
-  logger,
-  metrics,
-}: Pick<Parts, "logger" | "metrics"> & {
-  readonly broker: Broker;
-  readonly handleEvent: (event: CloudEvent) => Promise<void>;
-}): Loop[] {
+function startConsumptions(
+  { metrics, logger }: Parts,
+  broker: Broker,
+  handle: (event: CloudEvent) => Promise<void>,
+): Loop[] {
   metrics.broker("push", async () => {
     const unread = await Promise.all(consumptions.map(({ consumer }) => broker.unread(consumer)));
     return {

@@ -6,7 +6,7 @@
 import { readFileSync } from "node:fs";
 import { createClient } from "@redis/client";
 import { authMigrations } from "../../src/auth/service.ts";
-import { createAuthorizationRepository } from "../../src/auth/tokens/authorization-repository.ts";
+import { createAuthorizationRepository } from "../../src/auth/tokens/introspect.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { type BatchedLookup, batched } from "../../src/platform/database/sql/batched-lookup.ts";
 import { postgresSettings, type TestDatabase } from "../support/backends.ts";

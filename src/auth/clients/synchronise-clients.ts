@@ -10,8 +10,8 @@ import { canonicalList } from "../client-settings.ts";
 import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
 import { clientLists, clients } from "../schema.ts";
 import type { ClientRegistration } from "../settings.ts";
+import type { VerifiedSecrets } from "./authenticate-client.ts";
 import { disableAllBut, type ListedClient, saveClient } from "./client-repository.ts";
-import type { VerifiedSecrets } from "./verified-secrets.ts";
 
 interface Dependencies {
   readonly db: Database;

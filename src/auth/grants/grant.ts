@@ -4,7 +4,7 @@
  * subject and issues the pair. A grant whose secret can be guessed is wrapped in limits by grants.ts.
  */
 import type { RequestContext } from "../../platform/base/request-context.ts";
-import type { Client } from "../clients/client.ts";
+import type { Client } from "../clients/client-repository.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
 
 /** The parameters of the contract that grants use. */

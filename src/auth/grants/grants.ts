@@ -1,9 +1,8 @@
 /** The five grants of the token endpoint. */
 import { unavailable } from "../../platform/base/errors.ts";
 import type { GrantType } from "../client-settings.ts";
-import { comparedEmail } from "../identities/email.ts";
 import type { Identities } from "../identities/identities.ts";
-import type { Identity } from "../identities/identity.ts";
+import { comparedEmail, type Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { Guessing, GuessKind } from "../limits/guessing.ts";

@@ -5,7 +5,7 @@ import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { hexOfBytea } from "../../platform/database/sql/columns.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { prepared, rows, selection } from "../../platform/database/sql/statements.ts";
-import type { Client } from "../clients/client.ts";
+import type { Client } from "../clients/client-repository.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, clients, identities, identityEndings, redeemedOtpProofs } from "../schema.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";

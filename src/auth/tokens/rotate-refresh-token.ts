@@ -18,7 +18,7 @@
  */
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
-import type { Client } from "../clients/client.ts";
+import type { Client } from "../clients/client-repository.ts";
 import type { Confirmed } from "./confirmed.ts";
 import type { AuthorizationFacts, CurrentTokens } from "./current-tokens.ts";
 import { endAuthorization } from "./end-authorizations.ts";

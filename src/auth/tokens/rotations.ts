@@ -13,7 +13,7 @@ import { hexOfBytea } from "../../platform/database/sql/columns.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { text } from "../../platform/database/sql/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
-import type { Client } from "../clients/client.ts";
+import type { Client } from "../clients/client-repository.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { runningNow } from "../running-time.ts";
 import { authorizations, replacedTokens, rotationBatches } from "../schema.ts";

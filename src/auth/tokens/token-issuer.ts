@@ -2,7 +2,7 @@
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
 import type { Database } from "../../platform/database/database.ts";
-import type { Client } from "../clients/client.ts";
+import type { Client } from "../clients/client-repository.ts";
 import { type AccessTokens, newJti } from "./access-token.ts";
 import { type AuthenticatedSubject, createCreateAuthorization } from "./create-authorization.ts";
 import type { CurrentTokens } from "./current-tokens.ts";

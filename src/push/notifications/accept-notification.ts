@@ -34,6 +34,11 @@ interface Dependencies {
   readonly ttlSeconds: number;
 }
 
+/**
+ * @returns accepts a notification: when it resolves, the notification is durable and will be sent. Repeating the same
+ *   key and request within 24 hours returns the first one's id and does nothing else. Throws ServiceError
+ *   `idempotency_key_reused` for another request under the same key
+ */
 export function createAccept({ db, wakeUps, clock, ttlSeconds }: Dependencies) {
   return async (
     clientId: string,

@@ -41,7 +41,6 @@ const resume = unlessEnded(({ state, isPlanned }) =>
 );
 const cancel = unlessEnded(() => ({ state: "CANCELLED" }));
 
-/** The operations as `Notifications` has them. Each can be repeated. */
 export function createControl({ db, wakeUps, follow, clock }: Dependencies) {
   const recall = (notification: LockedNotification, id: string): Change => ({
     ...(!notification.isRecalled && { recalledAt: new Date(clock.now()) }),

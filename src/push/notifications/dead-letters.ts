@@ -11,7 +11,7 @@ import type { PushWakeUps } from "../queue/work.ts";
 import { deliveryChunks, notifications, replays } from "../schema.ts";
 import { lockNotification } from "./lock-notification.ts";
 
-export interface DeadLetter {
+interface DeadLetter {
   readonly id: string;
   readonly notificationId: string;
   readonly provider: ProviderName;
@@ -36,10 +36,10 @@ const chunkIdPattern = /^[1-9]\d{0,15}$/;
 const provider = oneOf(providerNames);
 const isDead = eq(deliveryChunks.state, "DEAD");
 
-/** The operations on dead letters, as `Notifications` has them. */
 export function createDeadLetters({ db, wakeUps, clock }: Dependencies) {
   return {
-    async list({ page, size }: PageRequest): Promise<Page<DeadLetter>> {
+    /** Lists dead letters, the newest first. */
+    async deadLetters({ page, size }: PageRequest): Promise<Page<DeadLetter>> {
       const found = await db
         .select()
         .from(deliveryChunks)
@@ -58,6 +58,11 @@ export function createDeadLetters({ db, wakeUps, clock }: Dependencies) {
       }));
       return { content, number: page, size, totalElements: await db.$count(deliveryChunks, isDead) };
     },
+    /**
+     * Sends a dead letter again.
+     * @throws ServiceError `dead_letter_not_found`; `notification_finished` if its notification was cancelled or has
+     *   expired
+     */
     async replay(chunkId: string): Promise<void> {
       if (!chunkIdPattern.test(chunkId)) throw deadLetterNotFound();
       const id = Number(chunkId);
@@ -74,6 +79,10 @@ export function createDeadLetters({ db, wakeUps, clock }: Dependencies) {
       });
       wakeUps.wake("chunks");
     },
+    /**
+     * Has all present dead letters sent again in the background, or those that the filter names.
+     * @throws ServiceError `notification_not_found`
+     */
     async replayAll(filter: DeadLetterFilter): Promise<void> {
       const { notificationId } = filter;
       await db.transaction(async (tx) => {
@@ -87,7 +96,7 @@ export function createDeadLetters({ db, wakeUps, clock }: Dependencies) {
 }
 
 /** The dead letters to replay: all, or those of a notification or provider. */
-export interface DeadLetterFilter {
+interface DeadLetterFilter {
   readonly notificationId?: string | undefined;
   readonly provider?: ProviderName | undefined;
 }

@@ -108,9 +108,9 @@ const describedFields = {
 };
 const described = selection(describedFields);
 
-/** Reads progress: `list` that of all, the newest first, or of the one that was sent with a key. */
 export function createProgress(db: Database) {
   return {
+    /** Lists notifications, the newest first; with a key, only the one that was sent with it. */
     async list({ page, size }: PageRequest, sentWith?: ClientKey): Promise<Page<NotificationProgress>> {
       const wanted = sentWith ? sql`${notification.id} = (${notificationOfKey(sentWith)})` : sql`true`;
       const found = await rows(
@@ -126,6 +126,7 @@ export function createProgress(db: Database) {
       const totalElements = await db.$count(notifications, wanted);
       return { content: found.map(withSums), number: page, size, totalElements };
     },
+    /** @throws ServiceError `notification_not_found` */
     async get(id: string): Promise<NotificationProgress> {
       const one = sql`select ${described} from ${notifications} n where ${n.id} = ${id}::uuid`;
       const [found] = isNotificationId(id) ? await rows(db, described, one) : [];
@@ -152,7 +153,7 @@ function withSums({ breakdown, ...rest }: RowOf<typeof describedFields>): Notifi
   };
 }
 
-export interface FailureReason {
+interface FailureReason {
   readonly provider: ProviderName;
   /** A status and the provider's error code, or a few words. */
   readonly reason: string;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { joined } from "../../../src/auth/limits/joined-calls.ts";
+import { joined } from "../../../src/auth/limits/database-counters.ts";
 
 /** Work that ends when it is told to. */
 function heldWork() {

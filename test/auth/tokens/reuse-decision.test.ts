@@ -4,8 +4,8 @@ import { drizzle } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
-import { createAuthorizationRepository } from "../../../src/auth/tokens/authorization-repository.ts";
 import { endAuthorization } from "../../../src/auth/tokens/end-authorizations.ts";
+import { createAuthorizationRepository } from "../../../src/auth/tokens/introspect.ts";
 import { createFindPresented, isReuse } from "../../../src/auth/tokens/presented-token.ts";
 import {
   hashPart,
