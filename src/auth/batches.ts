@@ -21,9 +21,8 @@ interface BatchOptions {
 }
 
 /**
- * Repeats a statement that deals with one batch of rows and returns them, until a batch is not full: then nothing is
- * left. Or until `stopping` is aborted.
- * @returns whether nothing is left
+ * Repeats a statement that deals with one batch of rows and returns them, until a batch is not full or `stopping` is
+ * aborted. @returns whether nothing is left
  */
 export async function inBatches(
   db: Executor,

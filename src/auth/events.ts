@@ -1,8 +1,4 @@
-/**
- * The events of the auth service: their names, and the statement that writes one to the outbox. The data of an
- * event is a message of proto/auth/v1/events.proto; code that omits one of its fields, or adds one, does not
- * compile.
- */
+/** The events of the auth service, whose data are messages of proto/auth/v1/events.proto. */
 import type { DescMessage } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
 import {

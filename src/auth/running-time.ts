@@ -1,10 +1,8 @@
 /**
- * Running time: what the database's clock would say if it stood still whenever the database could not be used, so that
- * a window closes for nobody who had no chance to use it. The processes give the database a pulse; where it has stopped
- * for some seconds, PostgreSQL was frozen, away or out of reach, or no process ran. Where the clock was set, ahead or
- * back, running time goes on from where it was.
- * What has passed by the clock has surely passed once it has in running time too. For that, pauses count for some days
- * only: as long as a moment that matters may lie before them.
+ * Running time: what the database's clock would say if it stood still whenever the database could not be used.
+ * Processes give the database a pulse; where it has stopped for some seconds, or the clock was set, running time goes
+ * on from where it was. What has passed by the clock has surely passed once it has in running time too; for that,
+ * pauses count for some days only.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type Loop, startLoop } from "../platform/base/loop.ts";

@@ -1,7 +1,4 @@
-/**
- * The table of the auth service's settings: parsing, defaults, validation and documentation of each. Checks
- * that involve several settings are in settings.ts.
- */
+/** The table of the auth service's settings; checks of several are in settings.ts. */
 import { overlapping } from "../platform/settings/json.ts";
 import { integer, oneOf, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";

@@ -1,7 +1,4 @@
-/**
- * Settings of the auth service: its issuer, clients, keys, OTP verification and database. A variable with the
- * prefix `AUTH_` overrides the one without it. Nothing here reads `process.env`.
- */
+/** Settings of the auth service. A variable with the prefix `AUTH_` overrides the one without it. */
 import { urlHost } from "../platform/base/addresses.ts";
 import { resolveCacheSettings } from "../platform/cache/cache-settings.ts";
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
@@ -34,7 +31,6 @@ export interface GeneratedSecrets {
 
 /**
  * Reads the auth service's settings, including those of its database. Problems are returned, not thrown.
- *
  * @param generated called in development only, and only for settings that are not set; may throw a SettingsError
  */
 export function resolveAuthSettings(

@@ -95,8 +95,7 @@ function isOneOf(secrets: readonly string[], text: string): boolean {
 }
 
 /**
- * The possible credentials of an Authorization header, scheme Basic, the most likely first. RFC 6749 section
- * 2.3.1 form-encodes id and secret before they are joined; many clients (curl -u) do not, so both are tried.
+ * The possible credentials of an Authorization header, scheme Basic: form-encoded (RFC 6749 section 2.3.1), and plain.
  */
 function basicCredentials(authorization: string | undefined): Credentials[] {
   if (authorization === undefined || authorization.length > maxHeaderLength) return [];

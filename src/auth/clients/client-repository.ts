@@ -36,11 +36,8 @@ const maxAbsent = { count: 10_000, characters: 128 };
 /** Storage of clients. */
 export interface ClientRepository {
   /**
-   * Returns the client as the database had it at most a second ago; undefined for one that is unknown or
-   * disabled. So a client that another process has just disabled may still be found for a second. That is
-   * harmless: issuing and introspection check the client again, in the statement that decides. A client that another
-   * process has just enabled may be unknown for as long: its absence is cached like its presence, so that the time of a
-   * response does not show which of the two it was.
+   * The client as the database had it at most a second ago; undefined for one that is unknown or disabled. Issuing and
+   * introspection check it again, in the statement that decides.
    */
   findEnabled(clientId: string): Promise<Client | undefined>;
   /** The client if it was found within the last second; undefined if it has to be looked up. */
@@ -99,15 +96,14 @@ export type ListedClient = Omit<Client, "disabledAt" | "generation">;
 const reversibleDays = 7;
 
 /**
- * Whether a client has not been listed for so long that its authorizations have ended for good; in running time, too,
- * as a clock that is set ahead must not end them.
+ * Whether a client has not been listed for so long, also in running time, that its authorizations have ended for good.
  */
 export const isDisabledForGood: SQL = sql`
   ${clients.disabledAt} < ${surelyNow} - ${reversibleDays}::int * interval '1 day'`;
 
 /**
- * Inserts or updates a client. Must be called in a transaction with `disableAllBut`. Keeps `registeredAt`. A client
- * that was disabled for good finds none of its authorizations, whether or not the janitor has come by.
+ * Inserts or updates a client, in a transaction with `disableAllBut`. Keeps `registeredAt`. A client that was disabled
+ * for good finds none of its authorizations.
  */
 export async function saveClient(db: Database, client: ListedClient): Promise<void> {
   const { clientId: _key, registeredAt: _kept, ...changes } = client;

@@ -1,7 +1,6 @@
 /**
- * The grants of the token endpoint. Each request first passes generate-tokens.ts, which checks the grant type, the
- * permission of the client and the required parameters. The grant then redeems the request: it authenticates the
- * subject and issues the pair. A grant whose secret can be guessed is wrapped in limits by grants.ts.
+ * The grants of the token endpoint: generate-tokens.ts checks a request, the grant redeems it, and grants.ts limits
+ * guesses.
  */
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import type { Client } from "../clients/client-repository.ts";

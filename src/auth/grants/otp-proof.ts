@@ -46,7 +46,7 @@ function provenPhone({ phone_number, phone, sub }: JWTPayload): string | undefin
 
 /**
  * When a proof ends that is valid now, in seconds since 1970; undefined if it is not. Its age counts from `iat`;
- * without it, what is limited is the time that is left until `exp`.
+ * without it, the time that is left until `exp` is limited.
  */
 function endOf({ exp, iat }: JWTPayload, now: number, maxSeconds: number): number | undefined {
   if (!isTimeOrAbsent(exp) || !isTimeOrAbsent(iat)) return undefined;

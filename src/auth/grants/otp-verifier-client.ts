@@ -27,9 +27,8 @@ type CheckOneTimeCode = (
 ) => Promise<boolean>;
 
 /**
- * Sends a request over a connection of its own: lost on an idle one that is being closed, it could not be repeated, as
- * a code works once. Redirects are not followed.
- * @param sending called once there is a connection, before the request is written to it
+ * Sends a request over a connection of its own, as a code works once and a request that was lost cannot be repeated.
+ * @param sending called before the request is written
  */
 async function fetchAlone(request: Request, sending: () => void): Promise<Response> {
   const { method, signal, url } = request;
@@ -68,10 +67,7 @@ export interface OtpChecks {
   readonly check: CheckOneTimeCode;
 }
 
-/**
- * A client of openapi/otp-verifier.yaml at this address. Undefined: every check is unavailable. No client of this
- * process's list needs one then, but another process may have stored a newer list.
- */
+/** A client of openapi/otp-verifier.yaml at this address. Undefined: every check is unavailable. */
 export function createOtpChecks(verifierUrl: string | undefined): OtpChecks {
   const service = "The OTP verification service";
   const limit = new WorkLimit(maxChecks, busy);

@@ -36,8 +36,7 @@ interface CheckedFields {
 }
 
 /**
- * Checks what JSON Schema cannot express; throws `invalid_request` with a pointer to each invalid value.
- * @param stored the phone of the identity, which it may keep although no numbering plan has it any more
+ * Checks what JSON Schema cannot express. @param stored the identity's phone, which it may keep @throws invalid_request
  */
 export function checkFields({ phone, email, metadata }: IdentityFields, stored?: string): CheckedFields {
   const errors: InputError[] = [];

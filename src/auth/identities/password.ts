@@ -19,8 +19,7 @@ async function readCommonPasswords(): Promise<ReadonlySet<string>> {
 }
 
 /**
- * The problem of a password that is short or guessed first, as NIST SP 800-63B section 3.1.1.2 asks for; undefined if
- * there is none. Case makes no difference: to begin a common password with a capital letter is as common.
+ * The problem of a password that is short or common in any case (NIST SP 800-63B section 3.1.1.2); undefined: none.
  * @param password normalised
  */
 export async function passwordProblem(password: string): Promise<string | undefined> {

@@ -1,7 +1,4 @@
-/**
- * The one place of the auth service that reads phone numbers. Everything else compares and stores the canonical
- * form. The OTP verifier, which stands for a service of somebody else, reads them by itself.
- */
+/** Phone numbers, which the auth service compares and stores in their canonical form. */
 import { parsePhoneNumberFromString } from "libphonenumber-js/max";
 
 /** E.164 with its plus sign: at most 15 digits. Some national numbering plans have longer numbers. */
@@ -12,8 +9,7 @@ const withoutPlus = /^(?:00 ?)?(?=[1-9])/;
 
 /**
  * The canonical E.164 form of text in international format; undefined if it is not of that form. The plus sign may be
- * absent, be written as `00` (ITU-T E.123), or have become a space: that of a query is a plus sign that the caller did
- * not encode. Invisible marks and white space around the number, which come with one that is pasted, are ignored.
+ * absent, `00` (ITU-T E.123) or a space; invisible marks and white space around the number are ignored.
  */
 export function canonicalPhone(text: string): string | undefined {
   const international = folded(text).replace(withoutPlus, "+");

@@ -1,7 +1,6 @@
 /**
- * A folder with the files of the signing key, one for each setting that names one of them, and the key that comes after
- * it. Every change can be repeated after one that was interrupted: files are replaced whole, and a public key is
- * published before anything is signed with it.
+ * A folder with the files of the signing key and of the key that comes after it. Every change can be repeated after one
+ * that was interrupted, and a public key is published before anything is signed with it.
  */
 import {
   createPrivateKey,

@@ -1,7 +1,4 @@
-/**
- * The signing key and the published keys. One key signs. The published keys (the next, the previous) also
- * verify, so that keys can be rotated without an outage. The settings have checked all keys.
- */
+/** The signing key, and the published keys, which also verify, so that keys are rotated without an outage. */
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { entityTag } from "../../platform/openapi/entity-tag.ts";
 import { type PublishedKey, publishedKey } from "../key-settings.ts";

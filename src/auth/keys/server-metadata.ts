@@ -1,9 +1,8 @@
 import { type ClientRegistration, grantTypes } from "../client-settings.ts";
 
 /**
- * Metadata of this authorization server (RFC 8414 section 2), for both discovery documents. OpenID Connect libraries
- * refuse a document without the members that OpenID Connect Discovery 1.0 section 3 requires; of those, only the
- * authorization endpoint is absent, as nothing here stands in its place.
+ * Metadata of this server (RFC 8414 section 2, OpenID Connect Discovery 1.0 section 3; it has no authorization
+ * endpoint).
  */
 export function serverMetadata(issuer: string, clients: readonly ClientRegistration[]) {
   const scopes = [...new Set(clients.flatMap((client) => client.scopes))].sort();

@@ -1,6 +1,5 @@
 /**
- * Counters of attempts: passwords and one-time codes. All processes share them, so that a limit holds across processes;
- * every decision is one step of what keeps them, on its clock: the database, or a cache.
+ * Counters of attempts, shared by all processes: every decision is one step of the database or cache, on its clock.
  */
 import { createHmac } from "node:crypto";
 

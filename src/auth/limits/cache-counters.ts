@@ -5,11 +5,9 @@ import { type Cache, unlessAway } from "../../platform/cache/cache.ts";
 import type { AttemptCounters, Counter, KeyOf } from "./attempt-counters.ts";
 
 /**
- * The milliseconds for which each key stays full; 0 for one that is not. A counter is a hash that expires with its
- * window: the number of attempts, and the moment when the window began, which names it. A key that has no end, or is
- * there for longer than a window as the server's clock was set back, ends in one window.
- *
- * `ARGV`: for each key its limit, and the milliseconds of its window.
+ * The milliseconds for which each key stays full; 0: it is not. A counter is a hash that expires with its window, with
+ * the number of attempts and the moment when the window began. `ARGV`: for each key its limit, and the milliseconds of
+ * its window.
  */
 const look = `
 local waits = {}

@@ -97,10 +97,7 @@ const counted = selection({
   window: computed(text, sql`${known.expire}::text`),
 });
 
-/**
- * Counts attempts unless the counter is full; where they do not all fit in, it is beyond its limit afterwards. Nothing
- * is returned, nor locked, if it is full.
- */
+/** Counts attempts unless the counter is full; where they do not all fit in, it is beyond its limit afterwards. */
 function countUnlessFull(ownKey: string, { failures, windowSeconds }: AttemptRule, times: number): SQL {
   const isOpen = isRunning(sql`${windowSeconds}::int`);
   const isFull = sql`${isOpen} and ${known.points} >= ${failures}::int`;
@@ -126,8 +123,7 @@ interface Joined<R> {
 type Waiting<R> = PromiseWithResolvers<Joined<R>>;
 
 /**
- * Calls with the same key that come while work for it is under way are joined: one further piece of work is done for
- * all of them. So a process never has two statements wait for the lock of one row, however many ask for it.
+ * Joins calls with the same key that come while work for it is under way: one further piece of work is done for all.
  * @param work done for so many calls; where it fails, all of them fail
  */
 export function joined<T, R>(

@@ -1,7 +1,6 @@
 /**
  * Limits on guessing passwords and one-time codes. A guess counts for its account, which is one however it is named,
- * and only while that has what was guessed; and for its client, which bounds guessing one password at many accounts.
- * Neither depends on anything else that the caller can vary, such as X-Forwarded-For.
+ * while that has what was guessed, and for its client. Nothing else that the caller can vary counts.
  */
 import { overloaded } from "../../platform/base/admission.ts";
 import { ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
@@ -23,8 +22,7 @@ export const guessingRules: GuessingRules = {
   code: { name: "code", failures: 10, windowSeconds: 300 },
   /**
    * Failures of all accounts together, by client. Beyond it only identities pass that the client has an active
-   * authorization for: anybody can use this limit up, and must not lock out those who are signed in. A guess counts
-   * once it has failed, so those that are judged at the same time may exceed the limit.
+   * authorization for. Guesses that are judged at the same time may exceed the limit.
    */
   client: { name: "client", failures: 1000, windowSeconds: 60 },
 };
@@ -51,10 +49,7 @@ interface Guess {
   readonly judging: WorkLimit;
 }
 
-/**
- * The error of a judge that may have judged the guess all the same. The guess counts for its account, and not for its
- * client: a verifier that is slow for a while must not use up the limit that all users of the client share.
- */
+/** The error of a judge that may have judged the guess all the same. The guess counts for its account alone. */
 export class UnknownVerdict extends ServiceError {
   constructor({ kind, message, cause, retryAfterSeconds }: ServiceError) {
     super(kind, message, { cause, ...(retryAfterSeconds !== undefined && { retryAfterSeconds }) });
@@ -85,11 +80,9 @@ export interface GuessObserver {
 
 export interface Guessing {
   /**
-   * Judges a guess unless a limit is reached or too many guesses are being judged. A guess that a limit refuses takes
-   * no place from others, and a guess that is refused because too many are being judged does not count for its account.
-   * Neither writes anything.
-   * @param judge returns undefined for a wrong guess; if it throws, the guess does not count, or after
-   *   {@link UnknownVerdict} for its account alone
+   * Judges a guess unless a limit is reached or too many guesses are being judged; what is refused does not count.
+   * @param judge returns undefined for a wrong guess; if it throws, the guess does not count, or after {@link
+   *   UnknownVerdict} for its account alone
    * @throws too_many_requests, or the error of `judging`
    */
   limit<T>(guess: Guess, judge: () => Promise<T | undefined>): Promise<T | undefined>;
@@ -134,10 +127,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     return kind === "code" && identity ? allOf(identity) : [counterOf(kind, account)];
   }
 
-  /**
-   * Looks whether a guess may be judged. Only reads.
-   * @throws too_many_requests
-   */
+  /** Looks whether a guess may be judged. Only reads. @throws too_many_requests */
   async function countersOf({ kind, clientId, account }: Guess): Promise<GuessCounters> {
     const own = counterOf(kind, account);
     const ofClient = { rule: rules.client, subject: clientId };

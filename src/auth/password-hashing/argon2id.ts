@@ -1,6 +1,6 @@
 /**
- * Hashing of the passwords of identities and the secrets of clients. Each hash takes a core for some 10 ms, on threads
- * of its own; there are few of them, and work that would wait for seconds is refused at once.
+ * Hashing of passwords and of clients' secrets, a core for some 10 ms each; work that would wait for seconds is
+ * refused.
  */
 import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";

@@ -41,8 +41,8 @@ export const authorizationIdLength = 36;
 export interface AccessTokens {
   sign(claims: AccessTokenClaims): Promise<string>;
   /**
-   * The claims of a token that this issuer signed and that has not expired; undefined for anything else.
-   * Does not check revocation. Not a promise if the signature is cached as valid.
+   * The claims of a token that this issuer signed and that has not expired; undefined for anything else. Does not check
+   * revocation. Not a promise if the signature is cached as valid.
    */
   verify(token: string): AccessTokenClaims | undefined | Promise<AccessTokenClaims | undefined>;
 }
@@ -83,8 +83,7 @@ export function createAccessTokens({ keys, issuer, clock, type }: Dependencies):
   }
 
   /**
-   * The claims of a token whose signature is valid; undefined if it has expired. `nbf` is not compared with the clock,
-   * which may have been set back since: it is the moment of issue.
+   * The claims of a token whose signature is valid; undefined if it has expired. `nbf` is not compared with the clock.
    */
   function currentClaims(token: string): AccessTokenClaims | undefined {
     const claims = claimsOf(payloadOf(token));

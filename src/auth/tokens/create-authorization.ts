@@ -31,18 +31,16 @@ interface NewAuthorization {
 }
 
 /**
- * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems the proof
- * if there is one, creates the authorization and writes its event. A concurrent deletion, change of password or
- * disabling ends it, whichever commits first: it carries the generations that this statement sees, and locks neither
- * row.
+ * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems the proof,
+ * creates the authorization and writes its event. A concurrent deletion, change of password or disabling ends it,
+ * whichever commits first.
  * @returns whether the authorization was created
  */
 type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
 
 /**
- * Authorizations that are requested at the same time share a statement and a commit. If it fails, each is tried again
- * in a statement of its own, so that one request does not suffer from another. One with a proof always has its own: it
- * waits while another transaction redeems the same proof.
+ * Authorizations that are requested at the same time share a statement and a commit; if it fails, each is tried again
+ * alone. One with a proof is always alone, as it waits for others that redeem the same proof.
  */
 export function createCreateAuthorization(db: Database): CreateAuthorization {
   const createBatched = batched({

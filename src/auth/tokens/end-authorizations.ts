@@ -1,7 +1,6 @@
 /**
- * How authorizations end: one by itself, in its own row; all of an identity by one row of `identity_endings`; all
- * of a client by its row. Introspection, refresh and revocation look at the three, so that ending any number takes
- * one small write. sweep-authorizations.ts marks the rows afterwards.
+ * How authorizations end: one by itself, in its row; all of an identity by one row of `identity_endings`; all of a
+ * client by its row. sweep-authorizations.ts marks the rows afterwards.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { confirmUnless } from "../../platform/database/confirm.ts";
@@ -31,10 +30,8 @@ export const hasNotEndedById: SQL = sql`(num_nulls(${authorization.revokedAt}) =
 
 /**
  * Ends one authorization, deletes what was kept for a retried refresh, and writes its event, in one statement; for
- * `REUSE` also the event that says so. It asks only whether the row has been marked: an authorization whose client is
- * disabled has not ended for good, and must have, once its revocation is acknowledged. Its end is confirmed once this
- * resolves, also where it was ended before.
- * @param onlyIf a condition on the row `a`, which is decided in that statement; none unless given
+ * `REUSE` also the event that says so. Its end is confirmed once this resolves, also where it was ended before.
+ * @param onlyIf a condition on the row `a`; none unless given
  */
 export async function endAuthorization(
   db: Database,
@@ -79,8 +76,7 @@ export async function endIdentity(
 }
 
 /**
- * Ends all authorizations there are, by one row for each client; also those of clients that are not listed now. What is
- * granted while it runs may end with them, and what is granted afterwards does not.
+ * Ends all authorizations, also those of clients that are not listed. What is granted while it runs may end with them.
  * @returns the number of clients
  */
 export async function endAll(db: Database): Promise<number> {

@@ -16,11 +16,8 @@ const enoughKeys = 8;
 /** Look-ups of authorizations. The look-up by a refresh token is in presented-token.ts. */
 interface AuthorizationRepository {
   /**
-   * Whether the access token with this jti may be active: its authorization has not ended, its client is
-   * enabled, and it has not been revoked individually. The query always starts after the call, so its result
-   * reflects everything that any process has committed before the call.
-   * @throws unavailable if the server that was asked as the primary turns out to be a standby, which may not know yet
-   *   what was revoked
+   * Whether the access token with this jti may be active. The result reflects all that was committed before the call.
+   * @throws unavailable if the server that was asked as the primary turns out to be a standby
    */
   readonly isActive: BatchedLookup<string, true>;
 }

@@ -45,8 +45,7 @@ export interface PresentedToken {
 
 /**
  * Finds what a refresh token is, as the database has it after the call; undefined for one that was never issued.
- * @throws unavailable if the server that was asked as the primary turns out to be a standby, which may not know yet
- *   what was issued
+ * @throws unavailable if the server that was asked as the primary turns out to be a standby
  */
 export type FindPresented = (token: RefreshToken) => Promise<PresentedToken | undefined>;
 

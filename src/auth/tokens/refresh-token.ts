@@ -1,12 +1,10 @@
 /**
- * The format of refresh tokens, which only this file depends on. A token is
+ * The format of refresh tokens, which only this file depends on:
  *
  *   gpr_ base64url( authorization id (16) | family (32) | rotating (32) | tag (16) )
  *
- * The family part is the same in every token of one authorization, the rotating part new in each. The
- * database holds only the SHA-256 of both. The tag authenticates the parts under the family. So a garbled or
- * forged token is recognised without a list of all tokens that were ever issued: without the family, an attacker
- * cannot make a token that passes for an old one, whatever id it has.
+ * The family is the same in every token of one authorization, the rotating part new in each; the database holds the
+ * SHA-256 of both. The tag authenticates the parts under the family, so that nobody can forge an old token.
  */
 import {
   createCipheriv,

@@ -1,9 +1,6 @@
 /**
- * Removes authorizations of which the last token has expired on a day that is over.
- *
- * Many are looked up at once, and removed a few at a time. While somebody holds a snapshot, as a dump does for hours,
- * PostgreSQL keeps what was removed since, also in the index, and every look-up goes past all of it: one for each
- * statement that removes would soon take longer than as many authorizations expire in.
+ * Removes authorizations of which the last token has expired on a day that is over: many are looked up at once, and
+ * removed a few at a time, as each look-up goes past what was removed while somebody holds a snapshot.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -47,9 +44,7 @@ const remove = (ids: readonly string[]): SQL => sql`
 const maxInVain = 2;
 
 /**
- * Goes on until nothing is left that can be removed, or `stopping` is aborted. What one look-up found and could not be
- * removed was removed by other processes meanwhile, or is locked by them: the next one tells. Where nothing of that one
- * could be removed either, it is locked, or others are ahead.
+ * Goes on until nothing is left that can be removed, or `stopping` is aborted.
  * @param done is told of each batch how many it has removed
  * @returns whether nothing is left
  */

@@ -14,9 +14,8 @@ import type { FindPresented } from "./presented-token.ts";
 import { decodeRefreshToken } from "./refresh-token.ts";
 
 /**
- * Revokes a token (RFC 7009, except that an invalid token is an error, as the contract says). Once it returns,
- * no process reports the token as active. Revoking a refresh token, current or replaced, ends its authorization.
- * Revoking an access token ends only that token.
+ * Revokes a token (RFC 7009, except that an invalid token is an error). Once it returns, no process reports the token
+ * as active. Revoking a refresh token ends its authorization, revoking an access token only that token.
  */
 export type Revoke = (caller: Caller, token: string) => Promise<void>;
 
@@ -57,9 +56,8 @@ const revoked = names(revokedAccessTokens);
 const authorization = names(authorizations, "a");
 
 /**
- * Stores the revocation of one access token and writes its event, in one statement. The event is written only the first
- * time, and only while the authorization is not marked as revoked: that has an event of its own. An authorization whose
- * client is disabled is not marked, and its token's revocation has an event: the client may be listed again.
+ * Stores the revocation of one access token and writes its event, the first time and while its authorization is not
+ * marked as revoked, in one statement.
  */
 async function storeRevocation(
   db: Database,

@@ -1,7 +1,6 @@
 /**
  * Rotations of refresh tokens in the database. Those that are requested at the same time share a statement and a
- * commit: a batch. Once a process has seen a commit succeed, it stamps the batch, in the statement of the next one or
- * within a second; where a process dies before that, nobody knows whether its responses were sent.
+ * commit: a batch, which a process stamps within a second once it has seen the commit succeed.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";

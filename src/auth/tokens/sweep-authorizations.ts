@@ -1,7 +1,6 @@
 /**
- * Marks authorizations as revoked that have ended with their identity or their client, and writes their events. It
- * decides nothing: their tokens are inactive since the ending. Every statement is small, and any number of processes
- * may sweep at once.
+ * Marks authorizations as revoked that have ended with their identity or client, and writes their events. It decides
+ * nothing: their tokens are inactive since the ending.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";

@@ -13,11 +13,11 @@
  * | TAKEN           | WAITING | its sending has thrown                                | give-back.ts                      |
  * | TAKEN           | READY   | its process has died, stops, or does not know of it   | give-back.ts                      |
  * | TAKEN           | DEAD    | either, {@link maxTakes} times in a row               | give-back.ts                      |
- * | WAITING         | READY   | it is due                                             | waiting-chunks.ts                 |
+ * | WAITING         | READY   | it is due                                             | give-back.ts                      |
  * | READY, TAKEN    | PARKED  | somebody meets it, and its notification is paused     | notifications/follow-chunks.ts    |
  * | PARKED          | READY   | its notification was resumed                          | notifications/follow-chunks.ts    |
  * | all but DEAD    | DONE    | its notification was cancelled or has expired         | notifications/follow-chunks.ts    |
- * | DEAD            | READY   | an operator replays it                                | notifications/replay-dead-letters.ts |
+ * | DEAD            | READY   | an operator replays it                                | notifications/dead-letters.ts     |
  *
  * DONE chunks are added to their notification's totals and deleted when it completes (complete-notification.ts).
  */
