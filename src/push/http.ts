@@ -15,7 +15,7 @@ import type { Devices } from "./devices/devices.ts";
 import { minutesOf, readUtcOffset } from "./devices/utc-offset.ts";
 import { type History, largestPage, type PageRequest } from "./history/history.ts";
 import type { Notifications } from "./notifications/notifications.ts";
-import { imageNameProblem } from "./providers/image-url.ts";
+import { imageNameProblem } from "./providers/content.ts";
 
 type Schemas = components["schemas"];
 

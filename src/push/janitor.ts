@@ -1,6 +1,6 @@
 /**
- * Removes what has expired or is older than its retention, in many short transactions, by the database's clock. One
- * process at a time: another one skips the step.
+ * Removes what has expired or is past its retention, in short transactions, by the database's clock, one process at a
+ * time.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type JanitorStep, runRound, startRounds } from "../platform/base/janitor.ts";

@@ -126,7 +126,6 @@ function start(database: OpenDatabase, provider: PushProvider, maxPerSecond: num
     ...{ database, wakeUps: new WakeUps<Work>(), logger, metrics: createMetrics("gatepost", "bench") },
     providers: new Map([[provider.name, provider]]),
     settings: { maxPerSecond, rampSeconds: 0, maxDeadPercent: 10, removalDelaySeconds: 3_600 },
-    setAside: (chunk) => setAside(database.db, chunk),
     completion: { ifDone: async () => 0, lock: async () => 0, inTransaction: async () => 0 },
     removeDeadDevices,
   });

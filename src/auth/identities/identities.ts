@@ -16,27 +16,10 @@ import { checkFields, comparedEmail, conflictOf, type Identity, type IdentityFie
 import { normalisePassword, passwordProblem } from "./password.ts";
 import { canonicalPhone } from "./phone.ts";
 
-/** Operations on identities. An id, phone or e-mail that another identity has is a conflict. */
-export interface Identities {
-  create(id: string, fields: IdentityFields & { readonly phone: string }): Promise<Identity>;
-  /** @throws identity_not_found */
-  get(id: string): Promise<Identity>;
-  /** @param phone in any spelling; undefined is returned for text that is no phone number */
-  findByPhone(phone: string): Promise<Identity | undefined>;
-  /** @param username phone, e-mail or id; where it could be several, the first of these that an identity has */
-  findByUsername(username: string): Promise<Identity | undefined>;
-  /** @throws identity_not_found */
-  update(id: string, fields: IdentityFields): Promise<void>;
-  /** Deletes the identity and ends its authorizations. @throws identity_not_found */
-  delete(id: string): Promise<void>;
-  /**
-   * Sets (or with null removes) the password and ends the authorizations.
-   * @throws identity_not_found, or invalid_request for a password that is easy to guess
-   */
-  setPassword(id: string, password: string | null): Promise<void>;
-}
+export type Identities = ReturnType<typeof createIdentities>;
 
-export function createIdentities(db: Database, clock: Clock): Identities {
+/** Operations on identities. An id, phone or e-mail that another identity has is a conflict. */
+export function createIdentities(db: Database, clock: Clock) {
   const now = () => new Date(clock.now());
   const named = findByUsername(db);
 
@@ -61,7 +44,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
   }
 
   return {
-    create: (id, fields) =>
+    create: (id: string, fields: IdentityFields & { readonly phone: string }): Promise<Identity> =>
       change(async (tx) => {
         const { phone = fields.phone, email = null, metadata = null } = checkFields(fields);
         const at = now();
@@ -72,22 +55,26 @@ export function createIdentities(db: Database, clock: Clock): Identities {
         return identity;
       }),
 
-    async get(id) {
+    /** @throws identity_not_found */
+    async get(id: string): Promise<Identity> {
       const identity = await findOne(sql`${identities.id} = ${id}`);
       if (!identity) throw identityNotFound("id");
       return identity;
     },
 
-    async findByPhone(phone) {
+    /** @param phone in any spelling; undefined is returned for text that is no phone number */
+    async findByPhone(phone: string): Promise<Identity | undefined> {
       const canonical = canonicalPhone(phone);
       const found = canonical ? await named(canonical) : undefined;
       // Where no identity has the phone, it may be the id of one.
       return found?.phone === canonical ? found : undefined;
     },
 
+    /** @param username phone, e-mail or id; where it could be several, the first of these that an identity has */
     findByUsername: named,
 
-    async update(id, fields) {
+    /** @throws identity_not_found */
+    async update(id: string, fields: IdentityFields): Promise<void> {
       const stored = fields.phone === undefined ? undefined : await findOne(sql`${identities.id} = ${id}`);
       const checked = checkFields(fields, stored?.phone);
       await change(async (tx) => {
@@ -101,7 +88,8 @@ export function createIdentities(db: Database, clock: Clock): Identities {
       });
     },
 
-    delete: (id) =>
+    /** Deletes the identity and ends its authorizations. @throws identity_not_found */
+    delete: (id: string): Promise<void> =>
       change(async (tx) => {
         const deleted = await tx
           .delete(identities)
@@ -112,7 +100,8 @@ export function createIdentities(db: Database, clock: Clock): Identities {
         await tx.execute(recordEvent(AuthEvents.identityDeleted, { identityId: idOf(id) }, { at: now() }));
       }),
 
-    async setPassword(id, password) {
+    /** Sets (or with null removes) the password and ends the authorizations. @throws identity_not_found, invalid_request */
+    async setPassword(id: string, password: string | null): Promise<void> {
       const checked = password === null ? null : await checkedPassword(password);
       // Said before the work of hashing.
       if (!(await findOne(sql`${identities.id} = ${id}`))) throw identityNotFound("id");

@@ -1,6 +1,6 @@
 /**
- * Verifies access tokens of the identity provider by their signature and claims: tokens of RFC 9068, and those of
- * identity providers that do not follow it. Revocation is checked elsewhere, by introspection.
+ * Verifies access tokens by their signature and claims: those of RFC 9068, and those of identity providers that do not
+ * follow it. Revocation is checked elsewhere.
  */
 import { hash } from "node:crypto";
 import type { JWTPayload } from "jose";
@@ -126,9 +126,8 @@ function idOrNone(claim: unknown): string | undefined {
 }
 
 /**
- * The kind of token by the media type in its header.
- * @returns `access` for the type of RFC 9068, which only access tokens have; `any` for JWT or no type; undefined for
- *   another type, which cannot be that of an access token
+ * The kind of token by the media type in its header: `access` for that of RFC 9068, `any` for JWT or none; undefined:
+ * no access token.
  */
 function kindOfType(type: string | undefined): "access" | "any" | undefined {
   if (type === "at+jwt") return "access";
@@ -143,11 +142,7 @@ const otherClaims = ["at_hash", "c_hash", "s_hash", "events"];
  */
 const senderConstraint = "cnf";
 
-/**
- * Whether the claims are those of another token than a bearer access token.
- *
- * @param isMarked whether the header's type says that it is an access token
- */
+/** Whether the claims are not those of a bearer access token. @param isMarked whether the header says that they are */
 function isOtherToken(claims: JWTPayload, isMarked: boolean): boolean {
   if ([...otherClaims, senderConstraint].some((name) => claims[name] !== undefined)) return true;
   // Keycloak marks its tokens: Bearer, ID, Refresh, Offline, Logout. So does Amazon Cognito: access, id.

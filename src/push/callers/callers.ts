@@ -1,6 +1,6 @@
 /**
- * Authenticates callers by the access token of the Authorization header: the identity provider must have signed it,
- * it must be neither expired nor revoked, and its client must be the application that the operation is for.
+ * Authenticates callers by their access token, which is neither expired nor revoked, and whose client is the
+ * application that the operation is for.
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Logger } from "../../platform/observability/logger.ts";

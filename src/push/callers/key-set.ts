@@ -1,7 +1,6 @@
 /**
- * The key set of an issuer, found by discovery (OpenID Connect Discovery section 4) and cached in memory. It is
- * fetched once at a time; tokens with unknown key ids cause a fetch at most every `cooldownMs`; and the cached keys
- * stay valid while the issuer is unavailable.
+ * The key set of an issuer (OpenID Connect Discovery section 4), cached in memory. It is fetched once at a time, for
+ * unknown key ids at most every `cooldownMs`; the cached keys stay valid while the issuer is unavailable.
  */
 
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";

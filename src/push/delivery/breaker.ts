@@ -1,7 +1,6 @@
 /**
- * The circuit breaker of one service, as this process knows it: a provider, or for Web Push one of its origins. It
- * decides from the outcomes of all chunks when the service is to be paused and when it has recovered. Nothing here
- * waits or stores; `service-states.ts` shares what is decided with the other processes.
+ * The circuit breaker of one service, a provider or for Web Push one of its origins, as this process knows it. It
+ * decides from the outcomes of all chunks when the service is paused and has recovered; service-states.ts shares that.
  */
 import { quotaMs } from "../providers/outcomes.ts";
 import type { Outcome } from "../providers/provider.ts";
@@ -264,6 +263,11 @@ const leastUsers = 50;
 /** Users who are refused, without another one who is not, that are needed for a judgement. */
 const severalUsers = 3;
 
+/**
+ * Judges whether it is the messages' fault or ours that a provider refuses them, or takes tokens for somebody else's.
+ * Each user counts once: it is ours only if the tokens of most of many users are foreign, or several users in a row are
+ * refused.
+ */
 export class RefusalJudge {
   /** Whether each user's last token was foreign, in the order of the responses. */
   readonly #users = new Map<string, boolean>();

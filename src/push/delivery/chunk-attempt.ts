@@ -1,7 +1,6 @@
 /**
- * An attempt at a chunk that this process has taken: from its first message until all results are stored. Outcomes are
- * stored while other messages wait for their responses. If the process dies, the messages without a stored outcome are
- * sent again with the same ids, and no others.
+ * An attempt at a chunk that this process has taken: from its first message until all results are stored. If the
+ * process dies, the messages without a stored outcome are sent again with the same ids, and no others.
  */
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import { pause } from "../../platform/base/loop.ts";

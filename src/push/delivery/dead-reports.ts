@@ -62,8 +62,7 @@ export async function recordResponses(
 }
 
 /**
- * Records reports of dead devices, and stops the removals of the provider if there are too many. A user who has been
- * forgotten meanwhile is not remembered here.
+ * Records reports of dead devices, and stops the removals of the provider if there are too many.
  * @returns whether the removals are stopped, and the users who were judged if they were stopped just now
  */
 export async function recordDead(
@@ -92,10 +91,7 @@ export async function recordDead(
   return stopIfTooMany(tx, provider, limits);
 }
 
-/**
- * A hash of a user's id, of 32 bits: small enough to keep a thousand of them in a row. Many users share a hash, so it
- * identifies nobody. FNV-1a with the finalizer of MurmurHash3.
- */
+/** A hash of a user's id, of 32 bits, by which nobody is identified. FNV-1a with the finalizer of MurmurHash3. */
 function userHash(userId: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < userId.length; at += 1) hash = Math.imul(hash ^ userId.charCodeAt(at), 0x01000193);

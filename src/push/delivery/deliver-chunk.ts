@@ -1,11 +1,11 @@
 /**
- * The chunks of one provider in this process: takes those that it has room for, and has them sent. A message whose
- * response comes late keeps no other chunk waiting: the next ones are taken when the messages of these are in flight.
+ * The chunks of one provider in this process: takes those that it has room for, and has them sent. The next ones are
+ * taken when the messages of these are in flight.
  */
 import { pause } from "../../platform/base/loop.ts";
 import { inQueueSpan } from "../../platform/messaging/event-spans.ts";
 import { setAside } from "../notifications/follow-chunks.ts";
-import { imageUrl } from "../providers/image-url.ts";
+import { imageUrl } from "../providers/content.ts";
 import type { NotificationContent } from "../providers/provider.ts";
 import { giveBack } from "../queue/give-back.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";

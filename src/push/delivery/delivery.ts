@@ -1,8 +1,6 @@
 /**
- * Delivery: takes the chunks that planning has made and sends them, within a rate limit that all processes share. The
- * chunks that a process sends to a provider share the messages in flight: while the last messages of one chunk wait
- * for their responses, the next chunk is sent. A crash repeats at most the messages in flight and those whose outcome
- * came just before.
+ * Delivery: takes the chunks that planning has made and sends them, within a rate limit that all processes share. A
+ * crash repeats at most the messages in flight and those whose outcome came just before.
  */
 import { every, type Loop } from "../../platform/base/loop.ts";
 import { startWorker, type WakeUps } from "../../platform/base/worker.ts";

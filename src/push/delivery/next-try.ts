@@ -1,6 +1,6 @@
 /**
- * When the devices that are left of a chunk are tried again, and when they are given up. Devices that wait for their
- * turn or for their provider spend no tries: only a message's own failures count.
+ * When the devices that are left of a chunk are tried again, and when they are given up. Only a message's own failures
+ * spend tries.
  */
 import { wholeProvider } from "../queue/provider-rows.ts";
 import type { Part } from "../queue/store-results.ts";

@@ -33,19 +33,12 @@ export interface ProviderStatus extends Omit<ServiceStatus, "since"> {
   };
 }
 
+export type ProviderControl = ReturnType<typeof createProviderControl>;
+
 /**
  * The operations of operators on providers. Each but `list` throws ServiceError `not_found` for a provider that is not
  * in use. Each can be repeated.
  */
-export interface ProviderControl {
-  /** The providers in use, in the order of the settings. */
-  list(): Promise<ProviderStatus[]>;
-  /** Ends the pause of a provider, or of one of its services. */
-  resume(provider: ProviderName, origin: string | undefined): Promise<ProviderStatus>;
-  /** Confirms or discards the removals that wait. */
-  decideRemovals(provider: ProviderName, decision: "confirm" | "discard"): Promise<ProviderStatus>;
-}
-
 export function createProviderControl({
   db,
   wakeUps,
@@ -55,7 +48,7 @@ export function createProviderControl({
   readonly wakeUps: PushWakeUps;
   /** The providers in use. */
   readonly providers: readonly ProviderName[];
-}): ProviderControl {
+}) {
   async function list(): Promise<ProviderStatus[]> {
     // The database's clock decides, as wherever a pause counts.
     const isPaused = sql`coalesce(${providerStates.pausedUntil} > now(), false)`.mapWith(Boolean);
@@ -93,13 +86,17 @@ export function createProviderControl({
   }
 
   return {
+    /** The providers in use, in the order of the settings. */
     list,
-    resume: (name, origin) =>
+    /** Ends the pause of a provider, or of one of its services. */
+    resume: (name: ProviderName, origin: string | undefined) =>
       changed(name, async () => {
         await endPauses(db, name, origin);
         wakeUps.wake("chunks");
       }),
-    decideRemovals: (name, decision) => changed(name, () => decideRemovals(db, name, decision)),
+    /** Confirms or discards the removals that wait. */
+    decideRemovals: (name: ProviderName, decision: "confirm" | "discard") =>
+      changed(name, () => decideRemovals(db, name, decision)),
   };
 }
 

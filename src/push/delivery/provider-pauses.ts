@@ -1,7 +1,6 @@
 /**
- * The pauses of a provider and of its services, shared by all processes through their rows in `provider_states`. Times
- * are the database's, so that processes agree even if their clocks differ. No chunk of a provider that is paused is
- * taken, so a pause that begins or ends writes none. Only the chunks that wait for one of several services are written.
+ * The pauses of a provider and of its services, shared by all processes, by the database's clock. No chunk of a
+ * provider that is paused is taken; a pause writes only chunks that wait for one of several services.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
@@ -106,9 +105,9 @@ export class ProviderPauses {
   }
 
   /**
-   * Pauses a service for all processes. With each failure in a row a service is paused for longer, though not for long
-   * if only one user's messages fail, and gets a lower rate afterwards. A message that fails during a pause was sent
-   * before it, so it only prolongs the pause, if the provider wants a longer one.
+   * Pauses a service for all processes: for longer with each failure in a row, though not for long if only one user's
+   * messages fail, and with a lower rate afterwards. During a pause a failure only prolongs it, if the provider wants
+   * so.
    */
   record(service: string, { cause: why, afterMs, reason, isDoubtful }: Failure): Promise<Pause> {
     const { db, provider, rules, random } = this.#deps;

@@ -1,7 +1,6 @@
 /**
- * The safety stop of removals. If a provider reports an unusual share of its last users dead, over all notifications,
- * the reports are more likely wrong than right: then no token is removed until an operator decides. Each user counts
- * once, with the last response about that user, and many users must be concerned: no single user can stop removals.
+ * The safety stop of removals: if a provider reports an unusual share of its last users dead, no token is removed until
+ * an operator decides. Each user counts once, with the last response, and many must be concerned.
  */
 import { and, countDistinct, eq, gt, isNull, ne, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
@@ -35,7 +34,7 @@ export interface StoppedAt {
 }
 
 /**
- * Stops the removals of the provider, which has a row in `provider_paces`, if it reports too many users dead.
+ * Stops the removals of the provider, which has a row in `provider_states`, if it reports too many users dead.
  * @returns whether they are stopped, and the users who were judged if they were stopped just now
  */
 export async function stopIfTooMany(
@@ -83,8 +82,8 @@ const judged = selection({
 });
 
 /**
- * The last users about whom the provider has responded. Text, as the arrays are joined in the database. Users are
- * only told apart if the sums of the responses leave it open whether too many are dead; otherwise none is counted.
+ * The last users about whom the provider has responded. Text, as the arrays are joined in the database. None is counted
+ * where the sums of the responses show that not too many are dead.
  */
 function judgeUsers(
   tx: Database,
@@ -128,8 +127,7 @@ export async function markRemovalStopped(db: Database, notificationId: string): 
 }
 
 /**
- * Ends the stop by an operator's decision: the devices that wait are removed, or their reports are discarded. From then
- * on the share of dead users is judged anew.
+ * Ends the stop: the devices that wait are removed, or their reports are discarded; then users are judged anew.
  * @returns how many devices were waiting
  */
 export function decideRemovals(

@@ -70,8 +70,7 @@ export function removeDue(db: Database, provider: ProviderName, limits: RemovalL
 }
 
 /**
- * Forgets what the safety stop no longer looks back on, reports of devices that are gone, and origins paused long ago:
- * clients name the origins of browsers' push services, so there is no end to them.
+ * Forgets what the safety stop no longer looks back on, reports of devices that are gone, and origins paused long ago.
  */
 async function forgetOld(db: Database): Promise<void> {
   const longAgo = sql`now() - ${memory}`;

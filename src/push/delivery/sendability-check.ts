@@ -1,6 +1,5 @@
 /**
- * Checks at an interval whether the chunks that this process is sending should still be sent, with one query for all of
- * them. The result of a check is as old as the check's beginning, however late the database responds.
+ * Checks at an interval whether the chunks that this process is sending should still be sent, with one query for all.
  */
 import { and, eq, lte, sql } from "drizzle-orm";
 import { untraced } from "../../platform/base/tracing.ts";

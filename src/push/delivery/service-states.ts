@@ -1,6 +1,6 @@
 /**
- * The states of a provider's services in this process: reports outcomes to the breaker of each service, stores the
- * breaker's decisions for all processes, and adopts those that others have stored.
+ * The states of a provider's services in this process: reports outcomes to the breaker of each, stores its decisions
+ * for all processes, and adopts those of others.
  */
 import { LRUCache } from "lru-cache";
 import type { Logger } from "../../platform/observability/logger.ts";
@@ -12,8 +12,8 @@ import type { DeliveryRules } from "./delivery-rules.ts";
 import type { ProviderPauses } from "./provider-pauses.ts";
 
 /**
- * Services that are remembered. Clients name them, though only at hosts that are allowed. If a service is forgotten,
- * its streak of failures begins anew; its pause, if it has one, is stored and is adopted with the next chunk.
+ * Services that are remembered. One that is forgotten begins a new streak, and adopts its stored pause with the next
+ * chunk.
  */
 const maxServices = 1_000;
 
@@ -38,7 +38,7 @@ export class ServiceStates {
   readonly #deps: Dependencies;
   readonly #services = new LRUCache<string, Service>({ max: maxServices });
   readonly selfTest: SelfTest;
-  /** Whether the provider has responded, and the jobs that wait for that could not be made due. */
+  /** Whether the provider has responded, and the chunks that wait for that could not be made READY. */
   #hasUnstoredResponse = false;
 
   constructor(dependencies: Dependencies) {
@@ -226,6 +226,7 @@ function originOf(service: string): { readonly origin?: string } {
   return service === wholeProvider ? {} : { origin: service };
 }
 
+/** The self-test of a provider: whether it accepts our credentials. A test that is running serves all callers. */
 export class SelfTest {
   readonly #provider: PushProvider;
   #running: Promise<Outcome> | undefined;

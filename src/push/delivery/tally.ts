@@ -70,8 +70,8 @@ function increase(counts: Map<string, number>, reason: string): void {
 }
 
 /**
- * The id of the message of this notification to this device. It is the same each time the message is sent, so that
- * repeats can be recognized. A UUID of version 8 (RFC 9562 section 5.8), lower case.
+ * The id of the message to a device, the same each time it is sent: a UUID of version 8 (RFC 9562 section 5.8), lower
+ * case.
  */
 export function messageId(notificationId: string, deviceId: number): string {
   const hex = hash("sha256", `${notificationId}/${deviceId}`, "hex");

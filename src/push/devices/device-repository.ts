@@ -1,7 +1,6 @@
 /**
- * The rows of devices: one for each token, even if the token changes its user. A renewed token keeps its id, so that
- * planning, which walks the devices in the order of ids, visits it once. A token that changes its user gets a new id,
- * so that nothing that was planned for the former user is sent to it. Times are the database's.
+ * The rows of devices, one for each token. A renewed token keeps its id; one that changes its user gets a new one, so
+ * that nothing that was planned for the former user is sent to it. Times are the database's.
  */
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
@@ -118,10 +117,8 @@ const updateKnown = prepared(parameters, (parameter) => {
 });
 
 /**
- * Renews a known token, in one statement. A token of another user becomes this user's, with an event for each of the
- * two users.
- * @returns whether it was another user's, and whether there are rows of the same device that {@link replaced} finds;
- *   undefined if the token is not known
+ * Renews a known token, in one statement. A token of another user becomes this user's, with an event for each of them.
+ * @returns whether it was another user's, and whether {@link replaced} finds rows; undefined if the token is not known
  */
 export async function renew(
   db: Database,

@@ -28,9 +28,8 @@ export interface DeviceToSave {
 
 export interface Devices {
   /**
-   * Stores or renews a token. A token of another user becomes the caller's. A device always has one row, whatever
-   * spelling of its token is saved, and whichever its app had before; if several users save it at once, it belongs to
-   * the last of them.
+   * Stores or renews a token. A token of another user becomes the caller's. A device has one row, whatever its token's
+   * spelling; if several users save it at once, it belongs to the last of them.
    * @throws invalid_request
    */
   save(userId: string, device: DeviceToSave): Promise<void>;

@@ -22,8 +22,7 @@ const confirmedReasons: ReadonlySet<RemovalReason> = new Set(["USER", "AUTHORIZA
 /**
  * Removes devices and writes an event for each, in one statement. Once it resolves, the removal is confirmed by the
  * standbys that commits wait for; for some reasons also if the devices had been removed before.
- * @param chosen query that returns the hashes of their tokens as `chosen_hash`. It must lock the rows in the order of
- *   ids: then a device that is renewed at the same time is checked again, and concurrent removals do not deadlock
+ * @param chosen query for the hashes of their tokens as `chosen_hash`, which locks the rows in the order of ids
  * @returns how many were removed
  */
 export async function removeDevices(db: Database, chosen: SQL, reason: RemovalReason): Promise<number> {
@@ -74,8 +73,7 @@ export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[
 }
 
 /**
- * Removes the devices of a user that were last registered with this authorization, which has ended. Can be repeated: a
- * device that the user registers again has another authorization.
+ * Removes the devices of a user that were last registered with this authorization, which has ended. Can be repeated.
  */
 export async function removeSignedOut(db: Database, user: string, authorization: string): Promise<void> {
   const isSignedOut = sql`${userId} = ${user} and ${authorizationId} = ${authorization}`;
@@ -86,9 +84,8 @@ export async function removeSignedOut(db: Database, user: string, authorization:
 const clockSeconds = 60;
 
 /**
- * Removes a user's devices and history for good. Can be repeated. Devices that were renewed after the deletion stay,
- * however late this is called: they belong to a new user with the same id. If there are any, entries of notifications
- * that were accepted since then stay, too; devices of the deleted user may have got some of these.
+ * Removes a user's devices and history for good. Can be repeated. Devices that were renewed after the deletion stay, as
+ * a new user's with the same id, and then entries of notifications that were accepted since, too.
  * @param tx a transaction
  */
 export async function forgetUser(tx: Database, user: string, deletedAt: Date): Promise<void> {

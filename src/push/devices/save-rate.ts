@@ -1,9 +1,6 @@
 /**
- * The limit of how often a user may save devices: a number of times a minute, which may come at once. An app saves when
- * it starts, so more calls are a loop of a broken app, or an attack on the table.
- *
- * The limit follows the Generic Cell Rate Algorithm of ITU-T I.371: only one moment is kept for each user, that at
- * which the user may again make all calls of a minute at once.
+ * The limit of how often a user may save devices: a number of times a minute, which may come at once, by the Generic
+ * Cell Rate Algorithm (ITU-T I.371). Kept is the moment at which the user may again make all calls of a minute.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { LRUCache } from "lru-cache";

@@ -1,7 +1,6 @@
 /**
- * Offsets from UTC, in minutes. On the wire an integer from -12 to 14 means hours, and any other integer means
- * minutes: a multiple of 15 from -720 to 840. The only multiple of 15 between -12 and 14 is 0, so no number of
- * minutes can be mistaken for hours.
+ * Offsets from UTC, in minutes. On the wire an integer from -12 to 14 means hours, any other minutes: a multiple of 15
+ * from -720 to 840.
  */
 
 const hours = { least: -12, greatest: 14 };
@@ -33,8 +32,7 @@ const clockTimes = [
 
 /**
  * The text of the header `barrier-user-utc-offset` as minutes: an integer as above, `Z`, `UTC0`, `GMT0`, or hours and
- * minutes.
- * @returns undefined if it is none of these; it may be the name of a time zone
+ * minutes; undefined if it is none of these.
  */
 export function readUtcOffset(text: string): number | undefined {
   if (/^(?:Z|(?:UTC|GMT)0)$/.test(text)) return 0;

@@ -1,8 +1,6 @@
 /**
  * How the history is stored. A user gets a number with the first entry. For each notification there is a row for each
- * block of 512 users with consecutive numbers, with a bit for each user; each view of an entry is a row. A send to a
- * million users writes 2,000 rows. Users of a step get their numbers in the order of offsets and devices, so that most
- * of a block get the same notifications.
+ * block of 512 users with consecutive numbers, with a bit for each user; each view of an entry is a row.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Executor } from "../../platform/database/database.ts";
@@ -100,6 +98,10 @@ export function entriesFor(found: SQL, notificationId: SQL): SQL {
 
 const key = sql.raw("hashtext('push.plan')");
 
+/**
+ * The advisory lock between planning (shared) and what removes a user's number (exclusive), until the end of the
+ * transaction. It is acquired before the statement that reads what it guards.
+ */
 export const planLock = {
   /** Waits until nobody removes a user. @param tx a transaction */
   async shared(tx: Executor): Promise<void> {

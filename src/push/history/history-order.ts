@@ -12,9 +12,9 @@ interface Term {
 }
 
 /**
- * The `order by` list over history's columns for the parameter `sort`: each value has fields and, after them, `asc` or
- * `desc` for all of them, separated by commas and in any case; ascending without a direction. Empty values are ignored.
- * Without a field the newest come first. Ties are ordered by id, in the direction of the last field.
+ * The `order by` list for the parameter `sort`: each value has fields and, after them, `asc` or `desc` for all of them,
+ * separated by commas and in any case. Without a field the newest come first. Ties are ordered by id, in the direction
+ * of the last field.
  * @throws invalid_request
  */
 export function orderOf(sort: readonly string[]): SQL {

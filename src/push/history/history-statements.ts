@@ -1,7 +1,4 @@
-/**
- * The statements that read history. The cost of each is bounded by the notifications to one user's block; that of the
- * first pages by the size of a page.
- */
+/** The statements that read history, each bounded by the notifications to one user's block. */
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, text } from "../../platform/database/sql/readers.ts";
@@ -24,9 +21,7 @@ const readerOf = (userId: string): SQL => sql`
 
 const myNumber: SQL = sql`(select my_number from reader)`;
 
-/**
- * The reader's entries without those that were recalled, for `from`. By subquery and `<>`, the index gives the order.
- */
+/** The reader's entries without recalled ones, for `from`. By subquery and `<>`, the index gives the order. */
 const myEntries: SQL = sql`
   ${historyBlocks} where ${block.userBlock} = (select my_block from reader)
     and get_bit(${block.recipientBits}, (select my_place from reader)) <> 0

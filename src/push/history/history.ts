@@ -32,26 +32,19 @@ export interface PageRequest extends PlainPageRequest {
   readonly sort: readonly string[];
 }
 
-export interface History {
-  /**
-   * Returns a page, which is empty beyond the end. The total, the content and the marking are of one moment.
-   * @param markViewed marks the entries of the page as viewed; they are returned as they were before
-   * @throws invalid_request
-   */
-  page(userId: string, request: PageRequest, markViewed: boolean): Promise<Page<HistoryEntry>>;
-  /**
-   * Returns whether all entries, or those of a page, are viewed; true if there are none.
-   * @throws invalid_request
-   */
-  summary(userId: string, request?: PageRequest): Promise<boolean>;
-}
+export type History = ReturnType<typeof createHistory>;
 
 /** The most entries of a page. */
 export const largestPage = 100;
 
-export function createHistory({ db }: { readonly db: Database }): History {
+export function createHistory({ db }: { readonly db: Database }) {
   return {
-    async page(userId, request, markViewed) {
+    /**
+     * A page, which is empty beyond the end. The total, the content and the marking are of one moment.
+     * @param markViewed marks the entries of the page as viewed; they are returned as they were before
+     * @throws invalid_request
+     */
+    async page(userId: string, request: PageRequest, markViewed: boolean): Promise<Page<HistoryEntry>> {
       const found = await rawRows(db, pageStatement(sliceOf(userId, request), markViewed));
       return {
         content: found.flatMap((row) => {
@@ -66,7 +59,8 @@ export function createHistory({ db }: { readonly db: Database }): History {
       };
     },
 
-    async summary(userId, request) {
+    /** Whether all entries, or those of a page, are viewed; true if there are none. @throws invalid_request */
+    async summary(userId: string, request?: PageRequest): Promise<boolean> {
       const statement = request ? pageViewedStatement(sliceOf(userId, request)) : allViewedStatement(userId);
       return (await onlyRow(db, summary, statement)).isViewed;
     },

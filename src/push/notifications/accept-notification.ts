@@ -1,6 +1,5 @@
 /**
- * Accepts a notification that a client sends, in one statement that makes it durable. A client that did not get the
- * response repeats the request with the same idempotency key, and nothing is sent twice.
+ * Accepts a notification in one statement that makes it durable. A request that is repeated with its key sends nothing.
  */
 import { createHash } from "node:crypto";
 import { eq, type SQL, sql } from "drizzle-orm";

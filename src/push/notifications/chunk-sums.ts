@@ -1,6 +1,5 @@
 /**
- * What became of a notification's devices: its chunks, and the totals of those chunks that were deleted when it
- * completed. All sums over a notification are over both.
+ * What became of a notification's devices: sums over its chunks, and the totals of those that were deleted with it.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/sql/names.ts";

@@ -1,7 +1,6 @@
 /**
  * Completes notifications that have nothing left to plan or send. The check runs after each chunk has ended and after
- * planning, in a transaction of its own that follows theirs: if two chunks end at once, the later check sees both. If
- * the process dies before the check, the follower completes the notification.
+ * planning, in a later transaction, so that the last check sees all; what it misses the follower completes.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -19,10 +18,7 @@ const range = names(planRanges);
 const n = names(notifications, "n");
 const c = names(deliveryChunks, "c");
 
-/**
- * Condition on the notification `n`. A notification that stays paused past its expiry is completed too. `offset 0`
- * makes PostgreSQL look up the chunks of each, whatever its statistics say.
- */
+/** Condition on the notification `n`; also for one that stays paused past its expiry. */
 export const nothingIsLeft = sql`
   (${n.completedAt} is null
     and (${n.state} in ('SENDING', 'CANCELLED') or ${n.state} = 'PAUSED' and ${isAbandoned(n.expiresAt)})

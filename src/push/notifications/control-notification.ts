@@ -1,7 +1,6 @@
 /**
- * Pausing, resuming, cancelling and recalling: each changes the row of the notification, in one short transaction,
- * however many chunks and history entries it has. Workers look at the state when they take a chunk, while they send it,
- * and when they store its results, so within a second nothing more is sent. The chunks follow in steps.
+ * Pausing, resuming, cancelling and recalling: each changes the row of the notification, in one short transaction.
+ * Workers look at its state, so within a second nothing more is sent; the chunks follow in steps.
  */
 import { eq, type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";

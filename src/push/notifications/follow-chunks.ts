@@ -1,7 +1,6 @@
 /**
- * How chunks follow their notification. The state of the notification alone decides whether they are sent, from its
- * commit on. The chunks, however many they are, are written afterwards, in steps of a bounded number: those of a paused
- * one are parked as they are met, and are READY again after the resume; those of a cancelled one are dropped.
+ * How chunks follow their notification, whose state alone decides from its commit on whether they are sent. They are
+ * written afterwards, in steps: parked as they are met, READY again after the resume, or dropped.
  */
 import { and, eq, inArray, type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -87,8 +86,7 @@ function fateOf(notification: LockedNotification | undefined): Fate {
 
 /**
  * Sets a chunk aside that this process has taken, as its notification is not to be sent now, and up to 999 others with
- * it that would be met next. The chunks of a paused notification are parked, those of one that was cancelled or has
- * expired are dropped. If it is to be sent after all, the chunk is READY again, as if it had not been taken.
+ * it. If it is to be sent after all, it is READY again, as if it had not been taken.
  * @returns the devices that were dropped; none if the attempt has lost the chunk
  */
 export function setAside(

@@ -1,6 +1,6 @@
 /**
- * The follower: in the background it has chunks follow their notifications, replays dead letters, and at an interval
- * does for all notifications what was left undone, for example by a process that died.
+ * The follower: has chunks follow their notifications, replays dead letters, and at an interval does what was left
+ * undone.
  */
 import { and, gt, ne, type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -94,8 +94,8 @@ const listed = selection({ id: n.id });
 const states = (of: readonly string[]): SQL => sql`${arrayLiteral(of)}::text[]`;
 
 /**
- * The unfinished notifications with chunks or ranges that have not followed them, or with nothing left. It is SQL text,
- * whose `offset 0` makes PostgreSQL look up the chunks and ranges of each, whatever its statistics say.
+ * The unfinished notifications with chunks or ranges that have not followed them, or with nothing left. It is SQL text
+ * for its `offset 0` (docs/contributing/statements.md).
  */
 async function leftOver(db: Database): Promise<string[]> {
   const found = await rows(

@@ -1,7 +1,6 @@
 /**
- * The step of planning: one statement writes a history entry for each user who has a live device of the range at one of
- * the offsets, and cuts these devices into chunks. Both are committed at once, so every user who is sent a notification
- * has it in the history, and every entry is of a notification that is sent.
+ * The step of planning: one statement writes a history entry for each user with a live device of the range at the
+ * offsets, and cuts these devices into chunks.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";

@@ -1,7 +1,6 @@
 /**
- * The progress of notifications: sums over all that they were cut into, by offset and provider. It is one statement, so
- * that the figures are of one moment and add up:
- * planned = sent + failed + dropped + deadLettered + remaining.
+ * The progress of notifications, by offset and provider, as of one moment: planned = sent + failed + dropped +
+ * deadLettered + remaining.
  */
 import { eq, type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";

@@ -1,7 +1,6 @@
 /**
- * The devices of a range at certain zones, in two ways, and where a step ends that reads them. Statistics lag behind a
- * table that grows, so nothing here depends on them: within {@link ignorePageCosts} the queries read no other devices,
- * unless the range has no more than a handful of ids.
+ * The devices of a range at certain zones, in two ways, and where a step ends that reads them. Within {@link
+ * ignorePageCosts} the queries read no other devices, whatever the statistics say.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -30,9 +29,7 @@ function wanted(zones: readonly Zone[]): SQL {
 }
 
 /**
- * Runs an action in which PostgreSQL reads tables by their indexes, and chooses the index by the number of rows that it
- * expects to read, not by where they lie. A tablespace with page costs of its own is not affected. The settings end
- * with the action, since PostgreSQL keeps the plans that it makes meanwhile for other uses of the same statements.
+ * Runs an action in which PostgreSQL reads tables by their indexes, chosen by the number of rows alone.
  * @param tx a transaction
  */
 export async function ignorePageCosts<T>(tx: Database, action: () => Promise<T>): Promise<T> {
@@ -47,11 +44,8 @@ export async function ignorePageCosts<T>(tx: Database, action: () => Promise<T>)
 }
 
 /**
- * A query for the columns of the range's devices at the zones, and `minutes`, the offset of their zone.
- *
- * Zone and id have a condition each, so that reading ends where the range does: with a condition on the pair of them,
- * PostgreSQL would stop only at the end of the zone. The comparisons of the zone exclude nothing more, but make
- * PostgreSQL expect fewer rows, also where its statistics know of one zone only, so that it uses the index of zones.
+ * A query for the columns of the range's devices at the zones, and `minutes`, the offset of their zone. The further
+ * comparisons of the zone exclude nothing, but make PostgreSQL use the index of zones.
  */
 export function devicesAt(range: IdRange, zones: readonly Zone[], columns: SQL): SQL {
   return sql`
@@ -63,10 +57,7 @@ export function devicesAt(range: IdRange, zones: readonly Zone[], columns: SQL):
     ) as device`;
 }
 
-/**
- * A query for the same devices that reads all of the range. If most devices are at the zones, it takes a quarter of the
- * time: rows that were inserted one after the other are read one after the other.
- */
+/** A query for the same devices that reads all of the range: faster if most of its devices are at the zones. */
 export function devicesAmong(range: IdRange, zones: readonly Zone[], columns: SQL): SQL {
   return sql`
     select device.*, wanted.minutes from ${wanted(zones)}
@@ -102,10 +93,7 @@ async function exceeds(tx: Database, range: IdRange, zones: readonly Zone[], siz
 /** A step's devices divided by this are looked at on either side, to see how many of the ids are at the zones. */
 const sample = 64;
 
-/**
- * Whether a range of so few ids that one step can read all of them begins and ends with devices of which more than half
- * are at the zones.
- */
+/** Whether a range that one step can read begins and ends with devices of which more than half are at the zones. */
 export async function isDense(
   tx: Database,
   range: IdRange,
@@ -123,9 +111,7 @@ export async function isDense(
 
 /**
  * Finds where to split a range that has more devices than a step may have, so that the first part has as many or a few
- * less.
- * From the first device on, a part of as many ids as devices are allowed never has too many devices, and has enough if
- * many of them are at the zones. Otherwise twice as many ids are tried, and so on.
+ * less: from the first device on, ever wider parts are tried.
  * @param size the most devices of a step
  * @returns the last id of the first part; undefined: the range need not be split
  */

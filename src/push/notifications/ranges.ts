@@ -1,13 +1,8 @@
 /**
- * Ranges: devices of consecutive ids that are still to be planned for a notification. It begins with one range of all
- * devices; a range that is too large for one step is split, and one that is planned is removed. A device keeps its id
- * while it is its user's, so whatever else happens to it, it is in one range, and is planned once. Several processes
- * plan ranges of the same notification at once.
- *
- * Nobody holds a range. Who takes it counts that in `tries`, and puts it off for the seconds until a step locks it; the
- * step goes on only if `tries` is still the same. A range whose step fails is put off by a minute. A range is locked before its notification, since a step has the range for all of
- * its time and the notification for the end of it only. A parked range is in no step: it is written by those who have
- * locked the notification.
+ * Ranges: devices of consecutive ids that are still to be planned for a notification. One that is too large for a step
+ * is split, one that is planned is removed; each device is in one range. Nobody holds a range: who takes it counts that
+ * in `tries` and puts it off, and its step goes on only if `tries` is the same. A range is locked before its
+ * notification, a parked one after it.
  */
 import { and, eq, type InferSelectModel, max, sql } from "drizzle-orm";
 import type { TraceContext } from "../../platform/base/tracing.ts";
@@ -52,10 +47,7 @@ const taken = selection({
   tracestate: n.tracestate,
 });
 
-/**
- * Text, as it locks the first range that is free, of the first class that has one, and takes it at once. What was just
- * stored is due, though its time was rounded.
- */
+/** Text, as it locks the first free range of the first class that has one, and takes it at once. */
 const takeFirst = prepared(
   ["classes", "froms"],
   ({ classes, froms }) => sql`${sql.raw(plannedEachTime)}
@@ -77,8 +69,8 @@ const takeFirst = prepared(
 );
 
 /**
- * Takes ranges, those that are due for longest first. While some transaction is open for long, the entries of what was
- * taken stay in the index, and a take that began at the start would read all of them.
+ * Takes ranges, those that are due for longest first, from where it took the last one: entries of what was taken stay
+ * in the index while some transaction is open for long.
  */
 export class RangeTaker {
   readonly #db: Database;

@@ -1,6 +1,6 @@
 /**
- * Test runs of sending. The operation needs no credentials, so a test run must be harmless: its text is fixed, its
- * recipients are configured users only, and over all processes one runs at a time and at most one a minute begins.
+ * Test runs of sending. The operation needs no credentials: the text is fixed, the recipients are configured users, and
+ * over all processes one runs at a time and at most one a minute begins.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -67,9 +67,8 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
 }
 
 /**
- * A statement that returns a row if a run may start. A concurrent one waits, and then finds that a run has started. A
- * last run that is paused or has expired does not prevent a new one. Times are the database's, so that clocks of
- * processes do not matter; `abs` allows a run even after the database's clock was set back.
+ * A statement that returns a row if a run may start, by the database's clock, even after that was set back. A last run
+ * that is paused or has expired does not prevent a new one.
  */
 function claimRun(id: string): SQL {
   const run = names(testRuns);

@@ -1,7 +1,4 @@
-/**
- * Watching a notification: its current progress, and then its progress after each change. All watchers of the same
- * notification in this process share one poll, so that more watchers cause no more queries.
- */
+/** Watching a notification: its progress now, and after each change. Its watchers in this process share one poll. */
 import { isDeepStrictEqual } from "node:util";
 import { withRequestTimeout } from "../../platform/base/deadlines.ts";
 import { pause } from "../../platform/base/loop.ts";

@@ -1,9 +1,6 @@
 /**
  * Zones of devices, each with an id that their apps have given: the name of a time zone, or else minutes east of UTC.
- * The index `devices_zone` has the devices of a zone in the order of their ids.
- *
- * The offset of a time zone is its offset when the notification was accepted, so that summer time changes no row, and
- * no device changes its offset between two steps of planning.
+ * The offset of a time zone is that of when the notification was accepted, so that it is the same in all steps.
  */
 import { setImmediate } from "node:timers/promises";
 import { type SQL, sql } from "drizzle-orm";

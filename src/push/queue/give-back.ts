@@ -33,7 +33,7 @@ export async function handOver(tx: Database, which: SQL): Promise<number> {
 }
 
 /**
- * Gives back what a living process has taken without knowing: the response to the take was lost. It was not sent.
+ * Gives back what a living process has taken without knowing, as the response to the take was lost.
  * @param held the ids of the provider's chunks that the process is sending
  */
 export async function giveBackUnknown(

@@ -1,6 +1,6 @@
 /**
- * The processes that send, each with a row that it keeps alive. A process that has died holds nothing for long, one that
- * lives loses nothing: others judge it by what they read themselves, and by their own clocks alone.
+ * The processes that send, each with a row that it keeps alive; others judge it by what they read, and by their own
+ * clocks.
  */
 import { randomUUID } from "node:crypto";
 import { eq, sql } from "drizzle-orm";

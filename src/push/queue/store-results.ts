@@ -1,8 +1,6 @@
 /**
- * Stores what an attempt has done: the outcomes so far, while the chunk is being sent, and at its end. Devices that go on
- * apart from the others become chunks of their own, in the same statement. Each write names the attempt and its own
- * number among the attempt's writes: an attempt that has lost its chunk writes nothing, and a write whose commit was not
- * seen can be repeated.
+ * Stores what an attempt has done, and makes chunks of the devices that go on apart. Each write names the attempt and
+ * its number: an attempt that has lost its chunk writes nothing, and a write whose commit was not seen can be repeated.
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";

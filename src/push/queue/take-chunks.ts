@@ -1,7 +1,6 @@
 /**
- * Takes chunks of one provider: as many as there is room for, with their devices, in one statement. No two processes
- * take the same one. The database's clock, which all of them share, decides whether a notification or a device has
- * expired.
+ * Takes chunks of one provider, as many as there is room for, with their devices, in one statement; no two processes
+ * take the same one. The database's clock decides what has expired.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { sqlState } from "../../platform/base/database-errors.ts";
@@ -157,10 +156,7 @@ const lock = sql`for update skip locked`;
 
 /**
  * A statement that takes the first candidates, until they have as many devices as there is room for. It is SQL text as
- * it locks what it finds in order, and takes and loads it at once.
- *
- * `offset 0` makes PostgreSQL look up each device by its id. Otherwise a query plan made while the table was small would
- * read the whole table, and PostgreSQL would keep that plan while the table grows.
+ * it locks what it finds in order, and takes and loads it at once. `offset 0` has each device looked up by its id.
  */
 const takeFirst = (
   candidates: unknown,

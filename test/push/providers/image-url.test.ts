@@ -2,7 +2,7 @@
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { describe, expect, test } from "vitest";
 import { contractTexts } from "../../../src/platform/openapi/document.ts";
-import { imageNameProblem, imageUrl } from "../../../src/push/providers/image-url.ts";
+import { imageNameProblem, imageUrl } from "../../../src/push/providers/content.ts";
 import { shortTexts } from "../../support/short-texts.ts";
 
 const base = "https://images.example.com/push";

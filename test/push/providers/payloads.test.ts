@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { startApnsFake } from "../../../src/development/provider-fakes/apns/apns.ts";
 import { startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import { startWebPushFake } from "../../../src/development/provider-fakes/webpush/webpush.ts";
-import { imageUrl } from "../../../src/push/providers/image-url.ts";
+import { imageUrl } from "../../../src/push/providers/content.ts";
 import type { NotificationContent } from "../../../src/push/providers/provider.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { apnsOf, content, fcmOf, recipient, webPushOf } from "./providers-fixture.ts";

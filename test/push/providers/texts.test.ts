@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { fittingJson, fittingText } from "../../../src/push/providers/fitting-text.ts";
+import { fittingJson, fittingText } from "../../../src/push/providers/content.ts";
 import type { NotificationContent } from "../../../src/push/providers/provider.ts";
 import { content } from "./providers-fixture.ts";
 

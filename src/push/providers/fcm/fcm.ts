@@ -2,7 +2,7 @@
 import type { Clock } from "../../../platform/base/clock.ts";
 import type { Connect, Fields, RequestHead } from "../../../platform/http2/connection.ts";
 import type { FcmSettings } from "../../provider-settings.ts";
-import { fittingJson } from "../fitting-text.ts";
+import { fittingJson } from "../content.ts";
 import {
   codeIn,
   isSuccess,

@@ -7,7 +7,7 @@ import { LRUCache } from "lru-cache";
 import type { Clock } from "../../../platform/base/clock.ts";
 import { type Connect, type Fields, noHttp2, type RequestHead } from "../../../platform/http2/connection.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
-import { fittingJson } from "../fitting-text.ts";
+import { fittingJson } from "../content.ts";
 import {
   isSuccess,
   noResponseOutcome,
