@@ -1,7 +1,4 @@
-/**
- * The events of the push service. Code that leaves out a field of a message of events.proto, or adds one, does not
- * compile.
- */
+/** The events of the push service, whose data are messages of proto/push/v1/events.proto. */
 import { type DescMessage, fromJsonString } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
 import {

@@ -1,7 +1,4 @@
-/**
- * The tables of the push service, all in the PostgreSQL schema `push`. They are the ledger of every send, also after
- * crashes, and its queue: `plan_ranges` and `delivery_chunks` say what is to be done next.
- */
+/** The tables of the push service, in the PostgreSQL schema `push`: the ledger of every send, and its queue. */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import {
   bigint,

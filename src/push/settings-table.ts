@@ -1,7 +1,4 @@
-/**
- * The table of the push service's settings; checks of several are in settings.ts, the providers' in
- * provider-settings.ts.
- */
+/** The table of the push service's settings; checks of several are in settings.ts. */
 import { overlapping } from "../platform/settings/json.ts";
 import { integer, listOf, matching, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";

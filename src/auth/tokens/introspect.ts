@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
-import { type BatchedLookup, batched } from "../../platform/database/sql/batched-lookup.ts";
+import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { fromPrimary, isStandby } from "../../platform/database/sql/from-primary.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer, listOf } from "../../platform/database/sql/readers.ts";
@@ -13,19 +13,14 @@ import { hasNotEnded } from "./end-authorizations.ts";
 /** Tokens that do not wait for the query that runs. */
 const enoughKeys = 8;
 
-/** Look-ups of authorizations. The look-up by a refresh token is in presented-token.ts. */
-interface AuthorizationRepository {
-  /**
-   * Whether the access token with this jti may be active. The result reflects all that was committed before the call.
-   * @throws unavailable if the server that was asked as the primary turns out to be a standby
-   */
-  readonly isActive: BatchedLookup<string, true>;
-}
-
-/** @param standbys the standbys that are read from; unless given, only the primary is asked */
-export function createAuthorizationRepository(reads: Reads, standbys?: Standbys): AuthorizationRepository {
+/** Look-ups of authorizations. @param standbys that are read from; unless given, only the primary is asked */
+export function createAuthorizationRepository(reads: Reads, standbys?: Standbys) {
   const findAtStandbys = standbys && activeAtStandbys(standbys);
   return {
+    /**
+     * Whether the access token with this jti may be active. The result reflects all that was committed before the call.
+     * @throws unavailable if the server that was asked as the primary turns out to be a standby
+     */
     isActive: batched({
       enoughKeys,
       async load(jtis: readonly string[]) {
@@ -110,7 +105,7 @@ export type Introspect = (token: string) => Promise<AccessTokenClaims | undefine
 
 interface Dependencies {
   readonly accessTokens: AccessTokens;
-  readonly authorizations: AuthorizationRepository;
+  readonly authorizations: ReturnType<typeof createAuthorizationRepository>;
 }
 
 export function createIntrospect({ accessTokens, authorizations }: Dependencies): Introspect {

@@ -94,7 +94,10 @@ export function createVerifyAccessToken({
     // The client of RFC 9068, or the authorized party that OpenID Connect has for it; never two different ones.
     if (!isId(sub) || !isId(clientId) || (azp !== undefined && azp !== clientId)) return undefined;
     if (!isNumericDate(exp) || !isNumericDate(iat) || !isNumericDate(nbf)) return undefined;
-    return { claims: { sub, clientId, sid: idOrNone(sid), exp, notBefore: Math.max(iat, nbf) }, key };
+    return {
+      claims: { sub, clientId, sid: isId(sid) ? sid : undefined, exp, notBefore: Math.max(iat, nbf) },
+      key,
+    };
   }
 
   return async (token) => {
@@ -119,10 +122,6 @@ export function createVerifyAccessToken({
 /** Whether the claim is a text that can be stored: without control characters and halves of surrogate pairs. */
 function isId(claim: unknown): claim is string {
   return typeof claim === "string" && claim.length <= maxIdLength && /^[^\p{Cc}\p{Cs}]+$/u.test(claim);
-}
-
-function idOrNone(claim: unknown): string | undefined {
-  return isId(claim) ? claim : undefined;
 }
 
 /**

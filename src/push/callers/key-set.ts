@@ -67,7 +67,7 @@ function decoded({ kty, n, e, crv, x, y }: Members): KeyObject | undefined {
 
 export interface KeySet {
   /**
-   * Returns the key with this id; undefined if the issuer has none. It is the same object until the key changes.
+   * The key with this id, the same object until it changes; undefined if the issuer has none.
    * @throws unavailable if the id is not in the cache and the key set could not be fetched
    */
   key(kid: string): Promise<VerificationKey | undefined>;

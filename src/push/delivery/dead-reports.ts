@@ -7,7 +7,7 @@ import type { ProviderName } from "../provider-settings.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import { deadReports, devices, providerResponses } from "../schema.ts";
 import { insertProviderState } from "./provider-pauses.ts";
-import { type StopLimits, type StoppedAt, stopIfTooMany } from "./removal-stop.ts";
+import { type Removals, type StopLimits, stopIfTooMany } from "./removal-stop.ts";
 import type { Outcomes } from "./tally.ts";
 
 const report = names(deadReports);
@@ -17,14 +17,6 @@ const response = names(providerResponses);
 
 /** What a provider has responded about the users of a chunk. */
 export type Responses = Readonly<Pick<Outcomes, "users" | "sent" | "dead">>;
-
-/** The state of removals after reports of dead devices were stored. */
-export interface Removals {
-  /** Whether dead devices are kept, as the removals of the provider are stopped. */
-  readonly isHeld: boolean;
-  /** The users who were judged when the removals were stopped, if these reports did it. */
-  readonly stoppedAt: StoppedAt | undefined;
-}
 
 // One statement, as each chunk runs it.
 const insertResponses = prepared(
@@ -61,16 +53,13 @@ export async function recordResponses(
   );
 }
 
-/**
- * Records reports of dead devices, and stops the removals of the provider if there are too many.
- * @returns whether the removals are stopped, and the users who were judged if they were stopped just now
- */
+/** Records reports of dead devices, and stops the removals of the provider if there are too many. */
 export async function recordDead(
   tx: Database,
   provider: ProviderName,
   dead: Responses["dead"],
   limits: StopLimits,
-): ReturnType<typeof stopIfTooMany> {
+): Promise<Removals> {
   // A device that was kept because it was renewed, and is dead all the same, is reported anew.
   const anew = sql`${known.state} = 'REMOVED'`;
   await tx.execute(sql`

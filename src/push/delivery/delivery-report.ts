@@ -6,9 +6,8 @@ import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { WrittenChunk } from "../queue/store-results.ts";
-import type { Removals } from "./dead-reports.ts";
 import type { NextTry } from "./next-try.ts";
-import { markRemovalStopped } from "./removal-stop.ts";
+import { markRemovalStopped, type Removals } from "./removal-stop.ts";
 import { Outcomes } from "./tally.ts";
 
 export type DeliveryMetrics = ReturnType<typeof createDeliveryMetrics>;

@@ -2,12 +2,12 @@
  * The pauses of a provider and of its services, shared by all processes, by the database's clock. No chunk of a
  * provider that is paused is taken; a pause writes only chunks that wait for one of several services.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, isNull, lte, or, type SQL, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { nullable, number, oneOf, text } from "../../platform/database/sql/readers.ts";
-import { computed, prepared, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
+import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { endWaits } from "../queue/give-back.ts";
 import { isPausedAt, wholeProvider } from "../queue/provider-rows.ts";
@@ -15,6 +15,8 @@ import { providerResponses, providerStates } from "../schema.ts";
 import { causes, type Failure, type SharedState } from "./breaker.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 
+/** The moment of the statement, and not of its transaction. */
+const now = sql`clock_timestamp()`;
 const columns = names(providerStates);
 const response = names(providerResponses);
 
@@ -50,16 +52,19 @@ const selectNewestResponse = prepared(
  */
 export async function endPauses(db: Database, provider: ProviderName, service?: string): Promise<number> {
   const ended = await db.transaction(async (tx) => {
-    const count = await rowCount(
-      tx,
-      sql`
-        update ${providerStates} set ${columns.pausedUntil} = null, ${columns.since} = clock_timestamp()
-        where ${columns.provider} = ${provider} and ${columns.pausedUntil} > clock_timestamp()
-          and ${service === undefined ? sql`true` : sql`${columns.service} = ${service}`}
-        returning 1 as one`,
-    );
-    if (count === 0) await confirmCommit(tx);
-    return count;
+    const found = await tx
+      .update(providerStates)
+      .set({ pausedUntil: null, since: now })
+      .where(
+        and(
+          eq(providerStates.provider, provider),
+          gt(providerStates.pausedUntil, now),
+          service === undefined ? undefined : eq(providerStates.service, service),
+        ),
+      )
+      .returning({ service: providerStates.service });
+    if (found.length === 0) await confirmCommit(tx);
+    return found.length;
   });
   await endWaits(db, provider, "ALL");
   return ended;
@@ -111,36 +116,31 @@ export class ProviderPauses {
    */
   record(service: string, { cause: why, afterMs, reason, isDoubtful }: Failure): Promise<Pause> {
     const { db, provider, rules, random } = this.#deps;
-    const isService = sql`${columns.provider} = ${provider} and ${columns.service} = ${service}`;
+    const isService = and(eq(providerStates.provider, provider), eq(providerStates.service, service));
     const missing = () => new Error(`the row of ${provider} in provider_states is missing`);
     return db.transaction(async (tx) => {
       await insertProviderState(tx, provider, service);
-      const [now] = await rows(
+      const [before] = await rows(
         tx,
         current,
         sql`select ${current} from ${providerStates} where ${isService} for update`,
       );
-      if (!now) throw missing();
-      const isNew = now.pausedMs === 0;
+      if (!before) throw missing();
+      const isNew = before.pausedMs === 0;
       const longestMs = isDoubtful ? rules.longestDoubtMs : Number.POSITIVE_INFINITY;
-      const backoff = Math.min(rules.firstPauseMs * 2 ** now.failures, rules.longestPauseMs, longestMs);
+      const backoff = Math.min(rules.firstPauseMs * 2 ** before.failures, rules.longestPauseMs, longestMs);
       const pauseMs = why === "unavailable" ? withJitter(backoff, random) : rules.refusedPauseMs;
-      const untilMs = Math.max(now.pausedMs, afterMs, isNew ? pauseMs : 0);
-      const failures = isNew ? now.failures + 1 : now.failures;
+      const untilMs = Math.max(before.pausedMs, afterMs, isNew ? pauseMs : 0);
+      const failures = isNew ? before.failures + 1 : before.failures;
       const isSlowed = isNew && why === "unavailable";
-      const share = isSlowed ? Math.max(rules.leastShare, now.share / 2) : now.share;
-      const [row] = await rows(
-        tx,
-        current,
-        sql`
-          update ${providerStates}
-          set ${columns.failures} = ${failures}::int, ${columns.share} = ${share}::real, ${columns.reason} = ${reason},
-            ${columns.cause} = case when ${isNew}::boolean then ${why}::text else ${columns.cause} end,
-            ${columns.since} = case when ${isNew}::boolean then clock_timestamp() else ${columns.since} end,
-            ${columns.pausedUntil} = clock_timestamp() + make_interval(secs => ${untilMs}::float8 / 1000)
-          where ${isService}
-          returning ${current}`,
-      );
+      const share = isSlowed ? Math.max(rules.leastShare, before.share / 2) : before.share;
+      const begun = isNew ? { cause: why, since: now } : {};
+      const pausedUntil = sql`clock_timestamp() + make_interval(secs => ${untilMs}::float8 / 1000)`;
+      const [row] = await tx
+        .update(providerStates)
+        .set({ failures, share, reason, pausedUntil, ...begun })
+        .where(isService)
+        .returning({ since: sql`${providerStates.since}::text`.mapWith(String) });
       if (!row) throw missing();
       return { cause: why, pausedMs: untilMs, since: row.since, isNew, failures };
     });
@@ -148,8 +148,9 @@ export class ProviderPauses {
 
   /** Records that the service works. A pause that is still running stays. @returns whether it had failed */
   recordSuccess(service: string): Promise<boolean> {
-    const isOver = sql`(${columns.pausedUntil} is null or ${columns.pausedUntil} <= clock_timestamp())`;
-    return this.#reopen(sql`${columns.service} = ${service} and ${isOver}`);
+    const { pausedUntil } = providerStates;
+    const isOver = or(isNull(pausedUntil), lte(pausedUntil, now));
+    return this.#reopen(and(eq(providerStates.service, service), isOver));
   }
 
   /** Records that the provider responds after a silence: the chunks that wait for that may be taken. */
@@ -159,22 +160,20 @@ export class ProviderPauses {
 
   /** Ends a refusal that a self-test shows to be over. @returns whether there was one */
   endRefusal(): Promise<boolean> {
-    return this.#reopen(sql`${columns.service} = ${wholeProvider} and ${columns.cause} = 'refused'`);
+    const { service, cause } = providerStates;
+    return this.#reopen(and(eq(service, wholeProvider), eq(cause, "refused")));
   }
 
-  async #reopen(which: SQL): Promise<boolean> {
+  async #reopen(which: SQL | undefined): Promise<boolean> {
     const { db, provider } = this.#deps;
-    const changed = await rowCount(
-      db,
-      sql`
-        update ${providerStates}
-        set ${columns.failures} = 0, ${columns.pausedUntil} = null, ${columns.cause} = null,
-          ${columns.reason} = null, ${columns.since} = clock_timestamp()
-        where ${columns.provider} = ${provider} and ${columns.failures} > 0 and ${which}
-        returning 1 as one`,
-    );
-    if (changed > 0) await this.#endWaits("ALL");
-    return changed > 0;
+    const { failures } = providerStates;
+    const changed = await db
+      .update(providerStates)
+      .set({ failures: 0, pausedUntil: null, cause: null, reason: null, since: now })
+      .where(and(eq(providerStates.provider, provider), gt(failures, 0), which))
+      .returning({ failures });
+    if (changed.length > 0) await this.#endWaits("ALL");
+    return changed.length > 0;
   }
 
   async #endWaits(what: "RESPONSE" | "ALL"): Promise<void> {
@@ -189,9 +188,6 @@ export async function insertProviderState(
   provider: ProviderName,
   service: string,
 ): Promise<void> {
-  await db.execute(sql`
-    insert into ${providerStates} (${columns.provider}, ${columns.service}, ${columns.nextAt}, ${columns.share},
-      ${columns.failures})
-    values (${provider}, ${service}, clock_timestamp(), 1, 0)
-    on conflict (${columns.provider}, ${columns.service}) do nothing`);
+  const state = { provider, service, nextAt: now, share: 1, failures: 0 };
+  await db.insert(providerStates).values(state).onConflictDoNothing();
 }

@@ -33,15 +33,20 @@ export interface StoppedAt {
   readonly deadUsers: number;
 }
 
-/**
- * Stops the removals of the provider, which has a row in `provider_states`, if it reports too many users dead.
- * @returns whether they are stopped, and the users who were judged if they were stopped just now
- */
+/** The state of a provider's removals. */
+export interface Removals {
+  /** Whether dead devices are kept, as the removals are stopped. */
+  readonly isHeld: boolean;
+  /** The users who were judged, if the removals were stopped just now. */
+  readonly stoppedAt: StoppedAt | undefined;
+}
+
+/** Stops the removals of the provider, which has a row in `provider_states`, if it reports too many users dead. */
 export async function stopIfTooMany(
   tx: Database,
   provider: ProviderName,
   limits: StopLimits,
-): Promise<{ readonly isHeld: boolean; readonly stoppedAt: StoppedAt | undefined }> {
+): Promise<Removals> {
   const { removalsHeldAt } = providerStates;
   const [state] = await tx.select({ removalsHeldAt }).from(providerStates).where(isProvider(provider));
   if (state?.removalsHeldAt) return { isHeld: true, stoppedAt: undefined };

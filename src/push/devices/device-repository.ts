@@ -30,17 +30,9 @@ interface Registration {
   /** See `KeptToken`. */
   readonly installation?: string;
   readonly expiresAt: Date;
-  /** The place of the device; undefined: unchanged for a known device, UTC for a new one. */
-  readonly place: DevicePlace | undefined;
+  /** Minutes, and the name of the time zone if the app gave one; undefined: unchanged, or UTC for a new device. */
+  readonly zone: { readonly utcOffset: number; readonly timeZone: string | null } | undefined;
   readonly authorizationId: string | undefined;
-}
-
-/** The user's offset from UTC, as the app has given it. */
-interface DevicePlace {
-  /** Minutes; for a time zone, its offset at the time of the registration. */
-  readonly utcOffset: number;
-  /** The name of the time zone; null if the app has given an offset. */
-  readonly timeZone: string | null;
 }
 
 /** The hash of a device's identity, by which its row is found; in hexadecimal, as both drivers send text alike. */
@@ -160,8 +152,8 @@ function valuesOf(registration: Registration) {
     provider: registration.provider,
     token: registration.token,
     tokenHash: hashOf(registration.identity),
-    utcOffset: registration.place?.utcOffset ?? null,
-    timeZone: registration.place?.timeZone ?? null,
+    utcOffset: registration.zone?.utcOffset ?? null,
+    timeZone: registration.zone?.timeZone ?? null,
     expiresAt: registration.expiresAt.toISOString(),
     authorizationId: registration.authorizationId ?? null,
     installation: registration.installation ?? null,

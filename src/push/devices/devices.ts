@@ -101,16 +101,9 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
       if (errors.length > 0) throw invalidInput(errors);
       const { token, expiration, provider = defaultProvider, utcOffset, authorizationId } = toSave;
       const expiresAt = new Date(Math.min(expiration.getTime(), latestExpiration));
-      const zone = typeof utcOffset === "string" ? zoneTime(utcOffset, clock.now()) : undefined;
-      const place = typeof utcOffset === "number" ? { utcOffset, timeZone: null } : zone;
-      const registration = {
-        userId,
-        provider,
-        ...keptBy(provider, token),
-        expiresAt,
-        place,
-        authorizationId,
-      };
+      const named = typeof utcOffset === "string" ? zoneTime(utcOffset, clock.now()) : undefined;
+      const zone = typeof utcOffset === "number" ? { utcOffset, timeZone: null } : named;
+      const registration = { userId, provider, ...keptBy(provider, token), expiresAt, zone, authorizationId };
       const mayHaveOthers = registration.installation !== undefined;
       for (let round = 0; round < maxRounds; round += 1) {
         const renewed = await renew(db, registration);

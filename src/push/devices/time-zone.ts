@@ -15,10 +15,9 @@ const quarterMs = 15 * 60 * 1000;
 const known = new LRUCache<string, ZoneTime & { readonly quarter: number }>({ max: 1_000 });
 
 /**
- * Looks up a time zone.
- * @param name as in the IANA database, in any case, such as `Europe/Moscow`
+ * Looks up a time zone; undefined if there is no such zone.
+ * @param name as in the IANA database, in any case
  * @param at milliseconds since the epoch; the offset is that of the beginning of this quarter of an hour
- * @returns undefined if there is no such zone
  */
 export function zoneTime(name: string, at: number): ZoneTime | undefined {
   const quarter = Math.floor(at / quarterMs);

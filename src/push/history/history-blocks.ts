@@ -17,7 +17,7 @@ const none = sql`0::bit(${size})`;
 export const blockOf = (number: SQLWrapper): SQL => sql`(${number} / ${size})::int`;
 
 /** An expression: the position in the block's bits of the user with this number. */
-export const placeOf = (number: SQLWrapper): SQL => sql`(${number} % ${size})::int`;
+export const bitOf = (number: SQLWrapper): SQL => sql`(${number} % ${size})::int`;
 
 /** An expression: the number of users with an entry of the notification. */
 export const recipientsOf = (notificationId: SQL): SQL => sql`
@@ -49,7 +49,7 @@ export const giveEntries = (userNumber: number, ids: SQL): SQL => {
   const number = sql`${userNumber}::bigint`;
   return sql`
     insert into ${historyBlocks} as b (${block.userBlock}, ${block.notificationId}, ${block.recipientBits})
-    select ${blockOf(number)}, given_id, set_bit(${none}, ${placeOf(number)}, 1)
+    select ${blockOf(number)}, given_id, set_bit(${none}, ${bitOf(number)}, 1)
     from unnest(${ids}) as given (given_id) order by given_id
     ${addBits}`;
 };
@@ -58,9 +58,9 @@ export const giveEntries = (userNumber: number, ids: SQL): SQL => {
 export const takeEntries = (userNumber: number, since: string): SQL => {
   const number = sql`${userNumber}::bigint`;
   return sql`
-    update ${historyBlocks} set ${block.recipientBits} = set_bit(${block.recipientBits}, ${placeOf(number)}, 0)
+    update ${historyBlocks} set ${block.recipientBits} = set_bit(${block.recipientBits}, ${bitOf(number)}, 0)
     where ${block.userBlock} = ${blockOf(number)} and ${block.notificationId} >= ${since}::uuid
-      and get_bit(${block.recipientBits}, ${placeOf(number)}) = 1`;
+      and get_bit(${block.recipientBits}, ${bitOf(number)}) = 1`;
 };
 
 /**
@@ -86,7 +86,7 @@ export function entriesFor(found: SQL, notificationId: SQL): SQL {
     entries as (
       insert into ${historyBlocks} as b (${block.userBlock}, ${block.notificationId}, ${block.recipientBits})
       select ${blockOf(sql`known_number`)} as block_number, ${notificationId},
-        bit_or(set_bit(${none}, ${placeOf(sql`known_number`)}, 1))
+        bit_or(set_bit(${none}, ${bitOf(sql`known_number`)}, 1))
       from (
         select known_number from ${found} where known_number is not null
         union all select known_number from numbered

@@ -4,7 +4,7 @@ import { names } from "../../platform/database/sql/names.ts";
 import { boolean, text } from "../../platform/database/sql/readers.ts";
 import { computed, isoTime, selection } from "../../platform/database/sql/statements.ts";
 import { historyBlocks, historyUsers, historyViews, notifications } from "../schema.ts";
-import { blockOf, placeOf } from "./history-blocks.ts";
+import { bitOf, blockOf } from "./history-blocks.ts";
 
 const user = names(historyUsers);
 const block = names(historyBlocks);
@@ -15,7 +15,7 @@ const notification = names(notifications);
 const readerOf = (userId: string): SQL => sql`
   reader as (
     select ${user.userNumber} as my_number, ${blockOf(user.userNumber)} as my_block,
-      ${placeOf(user.userNumber)} as my_place
+      ${bitOf(user.userNumber)} as my_bit
     from ${historyUsers} where ${user.userId} = ${userId}
   )`;
 
@@ -24,7 +24,7 @@ const myNumber: SQL = sql`(select my_number from reader)`;
 /** The reader's entries without recalled ones, for `from`. By subquery and `<>`, the index gives the order. */
 const myEntries: SQL = sql`
   ${historyBlocks} where ${block.userBlock} = (select my_block from reader)
-    and get_bit(${block.recipientBits}, (select my_place from reader)) <> 0
+    and get_bit(${block.recipientBits}, (select my_bit from reader)) <> 0
     and ${block.notificationId} not in (
       select ${notification.id} from ${notifications} where ${notification.recalledAt} is not null)`;
 

@@ -1,7 +1,4 @@
-/**
- * Removes entries that are too old: first the users who will have none left, block by block, and then the entries, by
- * which these users are found.
- */
+/** Removes entries that are too old: first the users who will have none left, block by block, and then the entries. */
 import { eq, type SQL, sql } from "drizzle-orm";
 import { lowestUuidv7 } from "../../platform/crypto/uuid.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -17,7 +14,7 @@ import {
   selection,
 } from "../../platform/database/sql/statements.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
-import { giveEntries, nextNumber, placeOf, planLock, takeEntries } from "./history-blocks.ts";
+import { bitOf, giveEntries, nextNumber, planLock, takeEntries } from "./history-blocks.ts";
 
 /** The most blocks of users that one transaction looks at. */
 const usersBatch = 10;
@@ -91,7 +88,7 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
       cross join lateral (
         select ${user.userNumber} as ended_number from ${historyUsers}
         where ${user.userNumber} between ended_block::bigint * ${size} and ended_block::bigint * ${size} + ${size} - 1
-          and get_bit(bits, ${placeOf(user.userNumber)}) = 1
+          and get_bit(bits, ${bitOf(user.userNumber)}) = 1
         offset 0
       ) as among
       where bits <> 0::bit(${size})
@@ -199,8 +196,8 @@ async function removeBatch(
 const entry = selection({ notificationId: block.notificationId });
 
 /**
- * Removes the user's number, without which entries and views are nobody's; they go by age. What is kept moves to a new
- * number; a view that is written meanwhile is lost. In a transaction that has the exclusive lock of planning.
+ * Removes the user's number, without which entries and views are nobody's. What is kept moves to a new number; a view
+ * that is written meanwhile is lost. In a transaction that has the exclusive lock of planning.
  * @param keptFrom keeps entries of notifications that were accepted at this moment or later; none unless given
  */
 export async function forgetHistory(tx: Database, userId: string, keptFrom?: Date): Promise<void> {

@@ -27,16 +27,7 @@ interface Dependencies {
   readonly intervalSeconds?: number;
 }
 
-interface Follower {
-  /** Has the other chunks of the notification follow it, and completes it if nothing is left. */
-  follow(notificationId: string): void;
-  /** Does a step of all that there is to do. @returns whether more may be left */
-  round(stopping?: AbortSignal): Promise<boolean>;
-  /** Does rounds until stopped, and looks for what was left undone, at once and then at the interval. */
-  start(): Loop;
-}
-
-export function createFollower(dependencies: Dependencies): Follower {
+export function createFollower(dependencies: Dependencies) {
   const { db, wakeUps, clock, logger, intervalSeconds = 30 } = dependencies;
   const followed = new Set<string>();
   let sweptAt = Number.NEGATIVE_INFINITY;
@@ -51,6 +42,7 @@ export function createFollower(dependencies: Dependencies): Follower {
     await completeIfDone(db, notificationId, clock);
   }
 
+  /** Does a step of all that there is to do. @returns whether more may be left */
   async function round(stopping?: AbortSignal): Promise<boolean> {
     if (performance.now() - sweptAt >= intervalSeconds * 1000) {
       sweptAt = performance.now();
@@ -71,12 +63,14 @@ export function createFollower(dependencies: Dependencies): Follower {
   }
 
   return {
-    follow(notificationId) {
+    /** Has the other chunks of the notification follow it, and completes it if nothing is left. */
+    follow(notificationId: string): void {
       followed.add(notificationId);
       wakeUps.wake("follow");
     },
     round,
-    start: () =>
+    /** Does rounds until stopped, and looks for what was left undone, at once and then at the interval. */
+    start: (): Loop =>
       startWorker({
         ...{ wakeUps, kind: "follow", work: round, idleMs: intervalSeconds * 1000 },
         onError: (err) => logger.warn({ err }, "Notifications could not be followed or completed yet"),

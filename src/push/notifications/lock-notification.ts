@@ -49,12 +49,9 @@ const lockFor = (strength: "update" | "share") =>
   );
 const lockStatements = { update: lockFor("update"), share: lockFor("share") };
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 /** Whether the text has the syntax of a notification's id. */
-export function isNotificationId(text: string): boolean {
-  return uuid.test(text);
-}
+export const isNotificationId = (text: string): boolean =>
+  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
 /**
  * Locks a notification against planning, control and completion elsewhere until the transaction ends.

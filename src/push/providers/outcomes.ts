@@ -1,6 +1,6 @@
 /**
- * From responses to outcomes: what all providers share. A reason is made of fixed words, a status and the provider's
- * error code, never of its error message, which may quote the token.
+ * From responses to outcomes: what all providers share. A reason never has the provider's error message, which may
+ * quote the token.
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Outcome } from "./provider.ts";

@@ -1,6 +1,6 @@
 /**
  * The interface of a push provider: it sends one message to one device and returns the outcome, from which delivery
- * decides rate limits, retries, pauses and the removal of tokens, once for all providers.
+ * decides all else.
  */
 import type { ProviderName } from "../provider-settings.ts";
 

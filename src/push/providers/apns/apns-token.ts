@@ -1,6 +1,6 @@
 /**
- * The provider token of APNs: a JWT that Apple wants to be the same from all processes, renewed every 20 to 60 minutes.
- * All make the same one, as its time of issue is the beginning of the current half hour.
+ * The provider token of APNs: a JWT, renewed every 20 to 60 minutes, that all processes make the same, as its time of
+ * issue is the beginning of the current half hour.
  */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";

@@ -123,8 +123,7 @@ export class ApnsProvider implements PushProvider {
   }
 
   /**
-   * The outcome of APNs' response. A token is dead only if APNs reports it bad or unregistered. A 403 here is a second
-   * one.
+   * The outcome of the response; a 403 is a second one. A token is dead only if APNs reports it bad or unregistered.
    */
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) return noResponseOutcome(response);

@@ -1,7 +1,4 @@
-/**
- * Connections to one origin over HTTP/1.1, for push services without HTTP/2, by Node's agent; else as {@link
- * Http2Pool}.
- */
+/** Connections to one origin over HTTP/1.1, for push services without HTTP/2; else as {@link Http2Pool}. */
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { type LookupFunction, Socket } from "node:net";

@@ -68,9 +68,7 @@ export class LinkedList<T extends Linked<T>> {
   }
 }
 
-/**
- * Most bytes of a response body that are read; then the stream is closed. Providers' longest errors have about 2 KiB.
- */
+/** Most bytes of a response body that are read; then the stream is closed. */
 export const maxBodyBytes = 64 * 1024;
 
 /** The result if the peer responded, at least with a status. */

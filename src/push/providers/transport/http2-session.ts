@@ -1,5 +1,5 @@
 /**
- * One HTTP/2 connection as the pool sees it: how many streams it takes, and, by PINGs, the detection of a lost peer.
+ * One HTTP/2 connection as the pool sees it: how many streams it takes and, by PINGs, the detection of a lost peer.
  */
 import type { LookupFunction } from "node:net";
 import type {
@@ -43,9 +43,7 @@ export interface SessionOptions {
   readonly maxStreams: number;
   /** Milliseconds without a request after which the session is closed. */
   readonly idleMs: number;
-  /**
-   * Milliseconds of silence with requests in flight after which a PING is sent; its response may take as long again.
-   */
+  /** Milliseconds of silence with requests in flight until a PING is sent; its response may take as long again. */
   readonly silenceMs: number;
 }
 

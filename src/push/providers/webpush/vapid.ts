@@ -1,6 +1,5 @@
 /**
- * VAPID (RFC 8292): a JWT for each origin of a Web Push service, used for hours, as signing is most of a message's
- * cost.
+ * VAPID (RFC 8292): a JWT for each origin of a Web Push service, used for hours, as signing costs most of a message.
  */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";

@@ -1,6 +1,6 @@
 /**
- * The token of a browser: its PushSubscription as JSON (W3C Push API, `toJSON`). Its URL is checked, as otherwise any
- * client could make the server request internal addresses (server-side request forgery).
+ * The token of a browser: its PushSubscription as JSON (W3C Push API). Its URL is checked against server-side request
+ * forgery.
  */
 import { isUncompressedPoint } from "../../provider-key-settings.ts";
 import { member } from "../outcomes.ts";
