@@ -1,6 +1,5 @@
 /**
- * The registered clients as an operator lists them: their schema, their defaults, and the clients of
- * development mode, whose secrets production refuses.
+ * The registered clients as an operator lists them, and those of development mode, whose secrets production refuses.
  */
 import * as v from "valibot";
 import { differingIn, distinct, exactObject, json, secrets } from "../platform/settings/json.ts";
@@ -151,10 +150,7 @@ const registration = (environment: Environment) =>
 /** A client as it is listed in OAUTH_SERVER_CLIENTS, with the defaults filled in. */
 export type ClientRegistration = v.InferOutput<ReturnType<typeof registration>>;
 
-/**
- * What a list says, whatever the order of its clients and members: without what is as it would be anyway, so that a
- * later version with further members finds the same in the same list.
- */
+/** What a list says, whatever the order of its clients and members, and without what is as it would be anyway. */
 export function canonicalList(registrations: readonly ClientRegistration[]): string {
   const listed = registrations.map((one) => {
     const { clientId, clientSecrets: clientSecret } = one;

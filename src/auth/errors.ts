@@ -1,7 +1,4 @@
-/**
- * The kinds of error that only the auth service returns, in the format of the platform's table. The enums of
- * error codes in openapi/auth.yaml list these and the platform's.
- */
+/** The kinds of error that only the auth service returns; openapi/auth.yaml lists these and the platform's. */
 import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ServiceError } from "../platform/base/errors.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Keys as an operator sets them: kinds of setting that accept only keys which are safe to sign and verify
- * with. The values are always PEM texts of PKCS #8 or SPKI, whatever encoding the input has.
+ * Keys as an operator sets them: kinds of setting that accept only safe ones. The values are PEM texts: PKCS #8 or
+ * SPKI.
  */
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 import * as v from "valibot";

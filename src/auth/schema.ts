@@ -1,7 +1,6 @@
 /**
- * The tables of the auth service, all in the PostgreSQL schema `auth`. They hold no credential that an attacker
- * who reads them could use: secrets and passwords are argon2id hashes, tokens are SHA-256 hashes of random
- * values, and the pair kept for a retried refresh is encrypted under the token that was presented.
+ * The tables of the auth service, in the PostgreSQL schema `auth`. They hold no credential that an attacker could use:
+ * argon2id hashes, SHA-256 hashes of random values, and a pair that is encrypted under the token that was presented.
  */
 import { sql } from "drizzle-orm";
 import {
@@ -116,11 +115,8 @@ export const identityEndings = auth.table(
 );
 
 /**
- * What clients may do for users. An authorization has ended if revoked_at is set, if its client is disabled, or if
- * its client or its identity has reached a higher generation; it has expired after expires_at; otherwise it is
- * active. It has one row, however often it is refreshed, in one of the partitions that schema.sql makes.
- *
- * Of what a refresh changes only expiry_day has an index, so that most updates stay within their page.
+ * What clients may do for users, in the partitions that schema.sql makes. One has ended if revoked_at is set, if its
+ * client is disabled, or if its client or identity has reached a higher generation; it has expired after expires_at.
  */
 export const authorizations = auth.table(
   "authorizations",

@@ -178,8 +178,8 @@ export const historyViews = push.table(
 );
 
 /**
- * Ranges of device ids that are still to be planned. Nobody holds a range, as a step of planning is one transaction:
- * taking it raises `tries` and puts off `due_at`; the step goes on only if `tries` is still the same.
+ * Ranges of device ids that are still to be planned. Taking one raises `tries` and puts off `due_at`; its step goes on
+ * only if `tries` is still the same.
  */
 export const planRanges = push.table(
   "plan_ranges",

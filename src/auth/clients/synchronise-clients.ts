@@ -1,6 +1,6 @@
 /**
- * Synchronises the table of clients with the settings, at start. A client that is no longer listed is disabled, and
- * its tokens are inactive, until it is listed again. Of two lists, the one with the higher revision holds.
+ * Synchronises the table of clients with the settings, at start. A client that is no longer listed is disabled until it
+ * is listed again. Of two lists, the one with the higher revision holds.
  */
 import { eq, inArray } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";

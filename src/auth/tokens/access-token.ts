@@ -1,6 +1,6 @@
 /**
- * Access tokens: JWTs of RFC 9068 (but for their `typ`, where a setting says so), signed with RS256. The jti begins
- * with the id of the authorization, whose state decides whether the token is active.
+ * Access tokens: JWTs of RFC 9068 (their `typ` may be set), signed with RS256. The jti begins with the id of the
+ * authorization, whose state decides whether the token is active.
  */
 import { hash, sign } from "node:crypto";
 import { promisify } from "node:util";

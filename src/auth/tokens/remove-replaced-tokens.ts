@@ -1,6 +1,5 @@
 /**
- * Removes the replaced refresh tokens that no retry may present any more, and the batches that no token needs then.
- * The token goes before its batch: a token whose batch is not there counts as one that nobody has seen replaced.
+ * Removes the replaced refresh tokens that no retry may present any more, and then the batches that no token needs.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../../platform/database/database.ts";

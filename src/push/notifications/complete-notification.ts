@@ -29,7 +29,7 @@ export const nothingIsLeft = sql`
 /**
  * Completes the notification if nothing of it is left, with its event. Its chunks that are DONE are added to its totals
  * and deleted; dead letters stay.
- * @param tx a transaction that has locked the notification, so that this sees what the lock's previous holder did
+ * @param tx a transaction that has locked the notification
  * @returns whether this call completed it
  */
 export async function completeNotification(tx: Database, notificationId: string, at: Date): Promise<boolean> {
