@@ -17,7 +17,6 @@ import { createLogger } from "../../src/platform/observability/logger.ts";
 import { createMetrics } from "../../src/platform/observability/metrics.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { startDelivery } from "../../src/push/delivery/delivery.ts";
-import { removeDeadDevices } from "../../src/push/devices/remove-devices.ts";
 import { setAside } from "../../src/push/notifications/follow-chunks.ts";
 import type { PushProvider } from "../../src/push/providers/provider.ts";
 import { Processes } from "../../src/push/queue/processes.ts";
@@ -127,7 +126,6 @@ function start(database: OpenDatabase, provider: PushProvider, maxPerSecond: num
     providers: new Map([[provider.name, provider]]),
     settings: { maxPerSecond, rampSeconds: 0, maxDeadPercent: 10, removalDelaySeconds: 3_600 },
     completion: { ifDone: async () => 0, lock: async () => 0, inTransaction: async () => 0 },
-    removeDeadDevices,
   });
 }
 
