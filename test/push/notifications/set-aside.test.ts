@@ -56,7 +56,8 @@ describe.each(backends)("setting chunks aside on %s", (backend) => {
     const [, waits] = (await lab.chunks(taken.id)).map((chunk) => chunk.id);
     await lab.db.execute(sql`
       update push.delivery_chunks set state = 'WAITING', due_at = now(), awaits = 'SERVICE' where id = ${waits}::bigint`);
-    const change = how === "cancelled" ? sql`state = 'CANCELLED'` : sql`expires_at = now()`;
+    const change =
+      how === "cancelled" ? sql`state = 'CANCELLED'` : sql`expires_at = now() - interval '1 second'`;
     await lab.db.execute(sql`update push.notifications set ${change}`);
     expect(await aside(taken)).toEqual({ dropped: 5 });
     expect(await states(taken.id)).toEqual({ DONE: 3 });

@@ -76,6 +76,11 @@ export class Http2Pool implements SessionOwner {
   /** Sends the waiting requests, as far as there is room. */
   #pump(): void {
     for (let exchange = this.#waiting.first; exchange; exchange = this.#waiting.first) {
+      // A process that was frozen meanwhile may have been taken for dead, and others send the message now.
+      if (this.#isOver(exchange, performance.now())) {
+        this.#abandon(exchange, "timeout", "no connection had room");
+        continue;
+      }
       const session = this.#sessions.find(({ hasRoom }) => hasRoom);
       if (session === undefined) {
         this.#grow(exchange);
@@ -162,6 +167,10 @@ export class Http2Pool implements SessionOwner {
     if (this.#isIdle) this.#onIdle?.();
   }
 
+  #isOver({ requestedAt }: Exchange, now: number): boolean {
+    return now - requestedAt >= this.#options.timeoutMs;
+  }
+
   /** Ends a request without a response. */
   #abandon(exchange: Exchange, cause: NoResponse["cause"], reason: string): void {
     exchange.list?.remove(exchange);
@@ -177,7 +186,7 @@ export class Http2Pool implements SessionOwner {
   #sweep(): void {
     const now = performance.now();
     // The requests that wait come first: the room that the others leave would come too late for them.
-    const isOver = ({ requestedAt }: Exchange) => now - requestedAt >= this.#options.timeoutMs;
+    const isOver = (exchange: Exchange) => this.#isOver(exchange, now);
     for (const exchange of this.#waiting.filter(isOver)) {
       this.#abandon(exchange, "timeout", "no connection had room");
     }
