@@ -102,7 +102,7 @@ async function plan({ db }: OpenDatabase, devices: number): Promise<void> {
   await db.execute(sql`
     insert into push.delivery_chunks (notification_id, provider, utc_offset, turn, device_ids, planned)
     select ${id}::uuid, 'fcm', 0, 1000 + id / ${chunkSize}::int, array_agg(id order by id), count(*)
-    from push.devices where token like 'device-%' group by id / ${chunkSize}::int order by 4`);
+    from push.devices where token like 'device-%' group by 4 order by 4`);
 }
 
 interface Worker {
@@ -178,7 +178,7 @@ async function countsOf(db: Database): Promise<{ failed: number; open: number }>
   const [counted] = await rows<{ failed: number; open: number }>(
     db,
     sql`
-      select sum(failed)::int as failed, count(*) filter (where state in ('PENDING', 'SENDING'))::int as open
+      select sum(failed)::int as failed, count(*) filter (where state in ('READY', 'WAITING', 'TAKEN'))::int as open
       from push.delivery_chunks`,
   );
   return counted ?? { failed: 0, open: 0 };
