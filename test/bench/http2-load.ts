@@ -5,7 +5,7 @@
  *   node http2-load.ts <own|node> <port> <requests>
  */
 
-import { Http2Pool } from "../../src/push/providers/transport/http2-pool.ts";
+import { Http2Pool } from "../../src/platform/http2/pool.ts";
 import { http2Clients } from "../support/http2-clients.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 

@@ -3,8 +3,8 @@
  * quote the token.
  */
 import type { Clock } from "../../platform/base/clock.ts";
+import type { ExchangeResult, NoResponse, PeerResponse } from "../../platform/http2/exchange.ts";
 import type { Outcome } from "./provider.ts";
-import type { ExchangeResult, NoResponse, ProviderResponse } from "./transport/http2-exchange.ts";
 
 export const sent: Outcome = { kind: "sent" };
 
@@ -28,7 +28,7 @@ export function whole(result: ExchangeResult): ExchangeResult {
 }
 
 /** The body as JSON; undefined if it is not JSON: gateways respond with HTML. */
-export function jsonOf(response: ProviderResponse): unknown {
+export function jsonOf(response: PeerResponse): unknown {
   try {
     return JSON.parse(response.text());
   } catch {
@@ -57,7 +57,7 @@ export function reasonOf(status: number, code?: string): string {
 }
 
 /** `Retry-After` (RFC 9110 section 10.2.3) in milliseconds, at most a day; undefined if there is none. */
-export function retryAfterMs(response: ProviderResponse, clock: Clock): number | undefined {
+export function retryAfterMs(response: PeerResponse, clock: Clock): number | undefined {
   const text = response.header("retry-after");
   if (text === undefined) return undefined;
   const ms = /^\d{1,10}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - clock.now();
@@ -65,12 +65,12 @@ export function retryAfterMs(response: ProviderResponse, clock: Clock): number |
 }
 
 /** The outcome of a 429 response, whosever quota it names: whose it is shows in what other messages meet. */
-export function throttledOutcome(response: ProviderResponse, clock: Clock, reason: string): Outcome {
+export function throttledOutcome(response: PeerResponse, clock: Clock, reason: string): Outcome {
   return { kind: "retry", isThrottled: true, afterMs: retryAfterMs(response, clock) ?? quotaMs, reason };
 }
 
 /** The outcome of a 5xx response: a retry of this message. Delivery takes a streak for an unavailable provider. */
-export function serverFailureOutcome(response: ProviderResponse, clock: Clock, code?: string): Outcome {
+export function serverFailureOutcome(response: PeerResponse, clock: Clock, code?: string): Outcome {
   const afterMs = retryAfterMs(response, clock) ?? retryMs;
   return { kind: "retry", afterMs, reason: reasonOf(response.status, code) };
 }

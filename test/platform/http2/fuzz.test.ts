@@ -7,7 +7,7 @@
 import { setTimeout } from "node:timers/promises";
 import { beforeAll, expect, test } from "vitest";
 import { FrameConnection } from "../../../src/platform/http2/frame-connection.ts";
-import { Http2Pool } from "../../../src/push/providers/transport/http2-pool.ts";
+import { Http2Pool } from "../../../src/platform/http2/pool.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { follow, post, shared } from "./client-fixture.ts";
 import { frame, number, ok, type Peer, type RawServer, settings, startRawServer } from "./raw-server.ts";

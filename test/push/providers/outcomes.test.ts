@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import type { NoResponse } from "../../../src/platform/http2/exchange.ts";
 import { codeIn, noResponseOutcome, retryAfterMs } from "../../../src/push/providers/outcomes.ts";
-import type { NoResponse } from "../../../src/push/providers/transport/http2-exchange.ts";
 
 const now = Date.UTC(2026, 10, 21, 12);
 test.each([

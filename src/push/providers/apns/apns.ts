@@ -1,6 +1,8 @@
 /** The Apple Push Notification service: its requests and the meaning of its responses. */
 import type { Clock } from "../../../platform/base/clock.ts";
 import type { Connect, Fields } from "../../../platform/http2/connection.ts";
+import type { ExchangeResult } from "../../../platform/http2/exchange.ts";
+import { Http2Pool } from "../../../platform/http2/pool.ts";
 import type { ApnsSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../content.ts";
 import {
@@ -18,8 +20,6 @@ import {
   whole,
 } from "../outcomes.ts";
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
-import type { ExchangeResult } from "../transport/http2-exchange.ts";
-import { Http2Pool } from "../transport/http2-pool.ts";
 import { ApnsToken } from "./apns-token.ts";
 
 /** APNs allows one stream until the first message has succeeded, and then about a thousand. */

@@ -1,6 +1,8 @@
 /** Firebase Cloud Messaging, HTTP v1: its messages and the meaning of its responses. */
 import type { Clock } from "../../../platform/base/clock.ts";
 import type { Connect, Fields, RequestHead } from "../../../platform/http2/connection.ts";
+import type { ExchangeResult, PeerResponse } from "../../../platform/http2/exchange.ts";
+import { Http2Pool } from "../../../platform/http2/pool.ts";
 import type { FcmSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../content.ts";
 import {
@@ -17,8 +19,6 @@ import {
   whole,
 } from "../outcomes.ts";
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
-import type { ExchangeResult, ProviderResponse } from "../transport/http2-exchange.ts";
-import { Http2Pool } from "../transport/http2-pool.ts";
 import { applicationDefaultTokens } from "./application-default-tokens.ts";
 import { GoogleAccess } from "./google-access.ts";
 import { ServiceAccountTokens } from "./service-account-tokens.ts";
@@ -169,7 +169,7 @@ interface FcmError {
   readonly namesToken: boolean;
 }
 
-function errorOf(response: ProviderResponse): FcmError {
+function errorOf(response: PeerResponse): FcmError {
   const error = member(jsonOf(response), "error");
   const details = items(member(error, "details"));
   const errorCode = details.map((detail) => codeIn(member(detail, "errorCode"))).find(Boolean);

@@ -3,6 +3,8 @@ import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
 import type { Connect } from "../../../platform/http2/connection.ts";
+import type { ExchangeResult } from "../../../platform/http2/exchange.ts";
+import { Http2Pool } from "../../../platform/http2/pool.ts";
 import type { ServiceAccount } from "../../provider-settings.ts";
 import {
   codeIn,
@@ -15,8 +17,6 @@ import {
   serverFailureOutcome,
 } from "../outcomes.ts";
 import type { Outcome } from "../provider.ts";
-import type { ExchangeResult } from "../transport/http2-exchange.ts";
-import { Http2Pool } from "../transport/http2-pool.ts";
 import {
   type AccessToken,
   isAccessToken,

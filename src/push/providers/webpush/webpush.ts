@@ -6,6 +6,9 @@ import ece from "http_ece";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../../platform/base/clock.ts";
 import { type Connect, type Fields, noHttp2, type RequestHead } from "../../../platform/http2/connection.ts";
+import type { ExchangeResult, NoResponse } from "../../../platform/http2/exchange.ts";
+import { configuredLookup, createPublicLookup } from "../../../platform/http2/lookup.ts";
+import { Http2Pool } from "../../../platform/http2/pool.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../content.ts";
 import {
@@ -19,10 +22,7 @@ import {
   whole,
 } from "../outcomes.ts";
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
-import { Http1Pool } from "../transport/http1-pool.ts";
-import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
-import { Http2Pool } from "../transport/http2-pool.ts";
-import { configuredLookup, createPublicLookup } from "../transport/public-lookup.ts";
+import { Http1Pool } from "./http1-pool.ts";
 import { Vapid, vapidKey } from "./vapid.ts";
 import { canonicalText, parseSubscription, type Subscription } from "./webpush-subscription.ts";
 

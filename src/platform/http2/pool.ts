@@ -2,10 +2,10 @@
  * Connections to one origin over HTTP/2: chooses that of each request, queues requests while none has room, enforces
  * timeouts by one timer, and repeats requests that the peer certainly did not process.
  */
-import type { RequestHead, StreamEnd } from "../../../platform/http2/connection.ts";
-import { Exchange, type ExchangeResult, LinkedList, type NoResponse } from "./http2-exchange.ts";
-import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
-import { configuredLookup } from "./public-lookup.ts";
+import type { RequestHead, StreamEnd } from "./connection.ts";
+import { Exchange, type ExchangeResult, LinkedList, type NoResponse } from "./exchange.ts";
+import { configuredLookup } from "./lookup.ts";
+import { Session, type SessionOptions, type SessionOwner } from "./session.ts";
 
 /** Milliseconds that a request waits for room before another connection is opened: connections cost the peer much. */
 const growAfterMs = 50;

@@ -2,14 +2,9 @@
  * One HTTP/2 connection as the pool sees it: how many streams it takes and, by PINGs, the detection of a lost peer.
  */
 import type { LookupFunction } from "node:net";
-import type {
-  Connect,
-  Connection,
-  ConnectionListener,
-  StreamEnd,
-} from "../../../platform/http2/connection.ts";
-import { errorCode } from "../../../platform/http2/protocol.ts";
-import type { Exchange, ExchangeOwner } from "./http2-exchange.ts";
+import type { Connect, Connection, ConnectionListener, StreamEnd } from "./connection.ts";
+import type { Exchange, ExchangeOwner } from "./exchange.ts";
+import { errorCode } from "./protocol.ts";
 
 /** Milliseconds for connecting, TLS and the peer's settings. */
 const connectMs = 5_000;

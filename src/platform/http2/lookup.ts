@@ -3,7 +3,7 @@ import { lookup as systemLookup } from "node:dns";
 import { Resolver } from "node:dns/promises";
 import { readFile } from "node:fs";
 import type { LookupFunction } from "node:net";
-import { codeOf } from "../../../platform/base/error-code.ts";
+import { codeOf } from "../base/error-code.ts";
 
 /** Milliseconds that a name server has to respond to the first query; DNS is queried twice. */
 const timeoutMs = 2_000;

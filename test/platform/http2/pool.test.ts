@@ -16,12 +16,12 @@ import {
 import { setTimeout as elapsed } from "node:timers/promises";
 import { createServer as createTlsServer } from "node:tls";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { Connect } from "../../../../src/platform/http2/connection.ts";
-import type { ExchangeResult } from "../../../../src/push/providers/transport/http2-exchange.ts";
-import { Http2Pool, type PoolOptions } from "../../../../src/push/providers/transport/http2-pool.ts";
-import { http2Clients } from "../../../support/http2-clients.ts";
-import { localhostCertificate } from "../../../support/localhost-certificate.ts";
-import { stopwatch } from "../../../support/stopwatch.ts";
+import type { Connect } from "../../../src/platform/http2/connection.ts";
+import type { ExchangeResult } from "../../../src/platform/http2/exchange.ts";
+import { Http2Pool, type PoolOptions } from "../../../src/platform/http2/pool.ts";
+import { http2Clients } from "../../support/http2-clients.ts";
+import { localhostCertificate } from "../../support/localhost-certificate.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
 
 const closing: (() => Promise<unknown>)[] = [];
 afterEach(async () => {

@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, beforeAll, expect, test } from "vitest";
-import { Http1Pool } from "../../../../src/push/providers/transport/http1-pool.ts";
+import { Http1Pool } from "../../../../src/push/providers/webpush/http1-pool.ts";
 import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 
 interface Server {

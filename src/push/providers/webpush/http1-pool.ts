@@ -5,14 +5,14 @@ import { type LookupFunction, Socket } from "node:net";
 import { urlToHttpOptions } from "node:url";
 import { codeOf } from "../../../platform/base/error-code.ts";
 import type { Fields, RequestHead } from "../../../platform/http2/connection.ts";
-import { openSocket } from "../../../platform/http2/socket.ts";
 import {
   type ExchangeResult,
   maxBodyBytes,
   type NoResponse,
-  type ProviderResponse,
-} from "./http2-exchange.ts";
-import { configuredLookup } from "./public-lookup.ts";
+  type PeerResponse,
+} from "../../../platform/http2/exchange.ts";
+import { configuredLookup } from "../../../platform/http2/lookup.ts";
+import { openSocket } from "../../../platform/http2/socket.ts";
 
 /** Error codes of connecting and of TLS, with which nothing was sent. */
 const unreachable = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ERR_TLS_.*|.*CERT.*)$/;
@@ -122,7 +122,7 @@ function noResponse(code: string | undefined = "ETIMEDOUT"): NoResponse {
 }
 
 /** Reads the response, even if its body breaks off: the status alone decides the outcome of the message. */
-async function readResponse(response: IncomingMessage): Promise<ProviderResponse> {
+async function readResponse(response: IncomingMessage): Promise<PeerResponse> {
   const chunks: Buffer[] = [];
   let size = 0;
   try {

@@ -9,14 +9,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
-import { connectTcp } from "../../../../src/platform/http2/happy-eyeballs.ts";
-import {
-  createConfiguredLookup,
-  createPublicLookup,
-} from "../../../../src/push/providers/transport/public-lookup.ts";
-import { stopwatch } from "../../../support/stopwatch.ts";
-import { suiteCleanup } from "../../../support/suite-cleanup.ts";
-import { waitFor } from "../../../support/wait-for.ts";
+import { connectTcp } from "../../../src/platform/http2/happy-eyeballs.ts";
+import { createConfiguredLookup, createPublicLookup } from "../../../src/platform/http2/lookup.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const cleanup = suiteCleanup();
 /** Of records (RFC 1035 section 3.2.2, RFC 3596 section 2.1). */

@@ -1,13 +1,7 @@
 /**
  * One request over HTTP/2, its response within its limits. The pool chooses the connection and enforces the timeout.
  */
-import type {
-  ClientStream,
-  RequestHead,
-  ResponseFields,
-  StreamEnd,
-  StreamListener,
-} from "../../../platform/http2/connection.ts";
+import type { ClientStream, RequestHead, ResponseFields, StreamEnd, StreamListener } from "./connection.ts";
 
 /**
  * Items in the order in which they were added. An item is in one list at most, and can leave it at any time. A `Set`
@@ -72,7 +66,7 @@ export class LinkedList<T extends Linked<T>> {
 export const maxBodyBytes = 64 * 1024;
 
 /** The result if the peer responded, at least with a status. */
-export interface ProviderResponse {
+export interface PeerResponse {
   readonly responded: true;
   readonly status: number;
   /** Whether the body arrived, at least its first 64 KiB. False: the connection broke before. */
@@ -94,7 +88,7 @@ export interface NoResponse {
   readonly reason: string;
 }
 
-export type ExchangeResult = ProviderResponse | NoResponse;
+export type ExchangeResult = PeerResponse | NoResponse;
 
 /** The callbacks of a session about its requests. */
 export interface ExchangeOwner {
@@ -103,7 +97,7 @@ export interface ExchangeOwner {
 }
 
 /** A request in flight, and then its response. One object is both, as there are ten thousand a second. */
-export class Exchange implements ProviderResponse, StreamListener, Linked<Exchange> {
+export class Exchange implements PeerResponse, StreamListener, Linked<Exchange> {
   readonly responded = true;
   readonly head: RequestHead;
   readonly body: string | Uint8Array;
