@@ -16,6 +16,7 @@ import {
   type ConnectionOptions,
   noHttp2,
   type RequestHead,
+  type ResponseFields,
   type StreamListener,
 } from "../../src/platform/http2/connection.ts";
 import { openSocket } from "../../src/platform/http2/socket.ts";
@@ -79,6 +80,7 @@ export class NodeConnection implements Connection {
     const stream = this.#http2.request(headers);
     stream.on("response", (fields) => onResponse(fields, listener));
     stream.on("data", (part: Buffer) => listener.onData(part));
+    stream.on("trailers", (fields) => listener.onTrailers?.(fieldsOf(fields)));
     // The "close" event, which follows, handles the error.
     stream.on("error", () => {});
     let isComplete = false;
@@ -122,10 +124,14 @@ export class NodeConnection implements Connection {
 }
 
 function onResponse(fields: IncomingHttpHeaders, listener: StreamListener): void {
-  listener.onResponse(Number(fields[":status"]), {
+  listener.onResponse(Number(fields[":status"]), fieldsOf(fields));
+}
+
+function fieldsOf(fields: IncomingHttpHeaders): ResponseFields {
+  return {
     get(name) {
       const value = fields[name];
       return typeof value === "string" ? value : undefined;
     },
-  });
+  };
 }

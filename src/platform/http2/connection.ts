@@ -38,6 +38,8 @@ export interface StreamListener {
   onResponse(status: number, fields: ResponseFields): void;
   /** A part of the response's body. It may be kept. */
   onData(part: Buffer): void;
+  /** Fields after the body. */
+  onTrailers?(fields: ResponseFields): void;
   onEnd(end: StreamEnd): void;
 }
 
@@ -81,6 +83,9 @@ export interface Connection {
 
 /** Opens a connection. It never throws: what goes wrong ends the connection. */
 export type Connect = (options: ConnectionOptions, listener: ConnectionListener) => Connection;
+
+/** The reason of a connection whose peer says that it got too many PINGs (GOAWAY, as of gRPC's proposal A8). */
+export const tooManyPings = "too many PINGs";
 
 /** The reason of a connection whose peer did not choose HTTP/2 in the TLS handshake (ALPN), or does not speak it. */
 export const noHttp2 = "the peer speaks no HTTP/2";

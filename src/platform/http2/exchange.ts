@@ -72,7 +72,11 @@ export interface PeerResponse {
   /** Whether the body arrived, at least its first 64 KiB. False: the connection broke before. */
   readonly isComplete: boolean;
   header(name: string): string | undefined;
+  /** A field after the body. */
+  trailer(name: string): string | undefined;
   /** The body, cut at 64 KiB, or where the connection broke. */
+  body(): Buffer;
+  /** The body as UTF-8. */
   text(): string;
 }
 
@@ -100,7 +104,7 @@ export interface ExchangeOwner {
 export class Exchange implements PeerResponse, StreamListener, Linked<Exchange> {
   readonly responded = true;
   readonly head: RequestHead;
-  readonly body: string | Uint8Array;
+  readonly requestBody: string | Uint8Array;
   /** When it was requested, by `performance.now()`. */
   readonly requestedAt: number;
   /** On how many streams it was sent, one after the other. */
@@ -116,13 +120,14 @@ export class Exchange implements PeerResponse, StreamListener, Linked<Exchange> 
   #owner: ExchangeOwner | undefined;
   #stream: ClientStream | undefined;
   #fields: ResponseFields | undefined;
+  #trailers: ResponseFields | undefined;
   #parts: Buffer[] | undefined;
   #size = 0;
   #hasEnded = false;
 
   constructor(head: RequestHead, body: string | Uint8Array) {
     this.head = head;
-    this.body = body;
+    this.requestBody = body;
     this.requestedAt = performance.now();
     const { promise, resolve } = Promise.withResolvers<ExchangeResult>();
     this.result = promise;
@@ -137,8 +142,16 @@ export class Exchange implements PeerResponse, StreamListener, Linked<Exchange> 
     return this.#fields?.get(name);
   }
 
+  trailer(name: string): string | undefined {
+    return this.#trailers?.get(name);
+  }
+
+  body(): Buffer {
+    return Buffer.concat(this.#parts ?? []);
+  }
+
   text(): string {
-    return this.#parts === undefined ? "" : Buffer.concat(this.#parts).toString();
+    return this.#parts === undefined ? "" : this.body().toString();
   }
 
   /** Notes the stream on which it is being sent. */
@@ -166,6 +179,10 @@ export class Exchange implements PeerResponse, StreamListener, Linked<Exchange> 
     this.#parts ??= [];
     if (taken.length > 0) this.#parts.push(taken);
     if (part.length > room) this.cancel();
+  }
+
+  onTrailers(fields: ResponseFields): void {
+    this.#trailers = fields;
   }
 
   onEnd(end: StreamEnd): void {

@@ -9,6 +9,7 @@ import {
   noHttp2,
   type RequestHead,
   type StreamListener,
+  tooManyPings,
 } from "./connection.ts";
 import { FloodGuard } from "./flood-guard.ts";
 import { FrameReader } from "./frame-reader.ts";
@@ -243,6 +244,9 @@ export class FrameConnection implements Connection {
     if (payload.length < 8) throw new ConnectionError(errorCode.frameSizeError, "the size of GOAWAY");
     const code = payload.readUInt32BE(4);
     if (code !== errorCode.noError) this.reason = `GOAWAY ${code}`;
+    if (code === errorCode.enhanceYourCalm && payload.toString("latin1", 8) === "too_many_pings") {
+      this.reason = tooManyPings;
+    }
     if (this.#state === "open") this.#state = "retired";
     // First this, so that what is repeated is not sent here again.
     this.#listener.onRetired();

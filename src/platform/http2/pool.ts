@@ -2,8 +2,9 @@
  * Connections to one origin over HTTP/2: chooses that of each request, queues requests while none has room, enforces
  * timeouts by one timer, and repeats requests that the peer certainly did not process.
  */
-import type { RequestHead, StreamEnd } from "./connection.ts";
+import { type Connect, type RequestHead, type StreamEnd, tooManyPings } from "./connection.ts";
 import { Exchange, type ExchangeResult, LinkedList, type NoResponse } from "./exchange.ts";
+import { FrameConnection } from "./frame-connection.ts";
 import { configuredLookup } from "./lookup.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./session.ts";
 
@@ -11,8 +12,6 @@ import { Session, type SessionOptions, type SessionOwner } from "./session.ts";
 const growAfterMs = 50;
 /** Milliseconds after a failed connection during which requests fail at once, so that the peer is not overloaded. */
 const unreachableMs = 250;
-/** Most attempts at a request that the peer did not process. */
-const maxTries = 4;
 /** Milliseconds for which new connections respect that the peer wants fewer streams. */
 const restrictedMs = 600_000;
 /** Milliseconds that connections have to close after GOAWAY; then they are destroyed. */
@@ -22,15 +21,23 @@ interface Options extends SessionOptions {
   readonly maxSessions: number;
   /** Milliseconds from the request to the end of the response, including the wait for a stream. */
   readonly timeoutMs: number;
+  /** Most attempts at a request that the peer did not process. */
+  readonly maxTries: number;
+  /** The fewest streams at once that the refusals of a peer bring a connection to. */
+  readonly leastStreams: number;
   /** The statuses after which new requests get another connection. */
   readonly reconnectOn: readonly number[];
 }
 
 /** Those that hold unless others are given. The host is looked up as one that the settings name. */
 const defaults = {
+  connect: (...of: Parameters<Connect>) => new FrameConnection(...of),
   timeoutMs: 10_000,
+  maxTries: 4,
+  leastStreams: 1,
   idleMs: 600_000,
   silenceMs: 4_000,
+  idleSilenceMs: 60_000,
   reconnectOn: [],
   ca: undefined,
   lookup: configuredLookup,
@@ -52,6 +59,8 @@ export class Http2Pool implements SessionOwner {
   #unreachable: { readonly until: number; readonly reason: string } | undefined;
   /** Set when the peer has refused streams: until then, new sessions use fewer. */
   #restricted: { readonly until: number; readonly maxStreams: number } | undefined;
+  /** How many times more rarely than by the options PINGs are sent. */
+  #pingFactor = 1;
   #isClosing = false;
   #onIdle: (() => void) | undefined;
 
@@ -105,9 +114,11 @@ export class Http2Pool implements SessionOwner {
       if (this.#sessions.some(({ isConnecting }) => isConnecting)) return;
     }
     if (this.#restricted && now >= this.#restricted.until) this.#restricted = undefined;
-    const { maxStreams } = this.#options;
+    const { maxStreams, silenceMs, idleSilenceMs } = this.#options;
     const options = {
       ...this.#options,
+      silenceMs: silenceMs * this.#pingFactor,
+      idleSilenceMs: idleSilenceMs * this.#pingFactor,
       maxStreams: Math.min(maxStreams, this.#restricted?.maxStreams ?? maxStreams),
     };
     const session = new Session(options, this);
@@ -126,7 +137,7 @@ export class Http2Pool implements SessionOwner {
     if (exchange.status !== 0) {
       exchange.succeed();
       if (this.#options.reconnectOn.includes(exchange.status)) session.retire();
-    } else if (!isUnprocessed || exchange.tries >= maxTries) {
+    } else if (!isUnprocessed || exchange.tries >= this.#options.maxTries) {
       if (resetCode === undefined) exchange.fail("lost", session.reason);
       else exchange.fail("aborted", `RST_STREAM ${resetCode}`);
     } else {
@@ -142,12 +153,13 @@ export class Http2Pool implements SessionOwner {
     const maxStreams = isOfBurst ? this.#restricted?.maxStreams : undefined;
     this.#restricted = {
       until: now + restrictedMs,
-      maxStreams: maxStreams ?? Math.max(1, Math.floor(limit / 2)),
+      maxStreams: maxStreams ?? Math.max(this.#options.leastStreams, Math.floor(limit / 2)),
     };
     session.restrict(this.#restricted.maxStreams);
   }
 
   onRetired(session: Session): void {
+    if (session.reason === tooManyPings) this.#pingFactor *= 2;
     const index = this.#sessions.indexOf(session);
     if (index >= 0) this.#sessions.splice(index, 1);
     this.onRoom();

@@ -39,24 +39,26 @@ class FieldList implements ResponseFields {
   }
 }
 
-/** Reads header blocks. As blocks have no state, one that is the same as the last is not decoded again. */
+/** Reads header blocks. @throws ConnectionError if it is no header block @throws StreamError if it is not valid */
 export class ResponseReader {
-  #lastBlock = Buffer.alloc(0);
-  #lastHead: ResponseHead | undefined;
+  readonly head = rememberLast(headOf);
+  /** The fields after a body (section 8.1). */
+  readonly trailers = rememberLast(trailersOf);
+}
 
-  /** @throws ConnectionError if it is no header block @throws StreamError if it is no response */
-  head(block: Buffer): ResponseHead {
-    if (this.#lastHead && block.equals(this.#lastBlock)) return this.#lastHead;
-    const head = headOf(decodeHeaderBlock(block));
-    this.#lastBlock = Buffer.from(block);
-    this.#lastHead = head;
-    return head;
-  }
+/** As blocks have no state, one that is the same as the last is not decoded again. */
+function rememberLast<T>(read: (fields: Fields) => T): (block: Buffer) => T {
+  let last: { readonly block: Buffer; readonly result: T } | undefined;
+  return (block) => {
+    if (!last?.block.equals(block))
+      last = { result: read(decodeHeaderBlock(block)), block: Buffer.from(block) };
+    return last.result;
+  };
+}
 
-  /** Checks the fields after a body (section 8.1). @throws as `head` */
-  trailers(block: Buffer): void {
-    check(decodeHeaderBlock(block), 0);
-  }
+function trailersOf(fields: Fields): ResponseFields {
+  check(fields, 0);
+  return new FieldList(fields);
 }
 
 function headOf(fields: Fields): ResponseHead {

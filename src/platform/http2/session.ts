@@ -8,8 +8,6 @@ import { errorCode } from "./protocol.ts";
 
 /** Milliseconds for connecting, TLS and the peer's settings. */
 const connectMs = 5_000;
-/** Milliseconds of silence after which a PING is sent on an idle connection. */
-const idleSilenceMs = 60_000;
 /** Milliseconds without a finished request after which a retired connection is destroyed. */
 const lingerMs = 30_000;
 
@@ -38,8 +36,12 @@ export interface SessionOptions {
   readonly maxStreams: number;
   /** Milliseconds without a request after which the session is closed. */
   readonly idleMs: number;
-  /** Milliseconds of silence with requests in flight until a PING is sent; its response may take as long again. */
+  /** Milliseconds of silence with requests in flight until a PING is sent. */
   readonly silenceMs: number;
+  /** Likewise without requests in flight; it may be Infinity. */
+  readonly idleSilenceMs: number;
+  /** Milliseconds that the response to a PING may take; as long as the silence unless given. */
+  readonly pongMs?: number;
 }
 
 export class Session implements ConnectionListener, ExchangeOwner {
@@ -108,7 +110,7 @@ export class Session implements ConnectionListener, ExchangeOwner {
 
   /** Sends a request. Call it only if `hasRoom`. @throws if it is not valid in HTTP */
   send(exchange: Exchange): void {
-    exchange.begin(this.#connection.request(exchange.head, exchange.body, exchange), this);
+    exchange.begin(this.#connection.request(exchange.head, exchange.requestBody, exchange), this);
     this.#inFlight += 1;
   }
 
@@ -135,18 +137,16 @@ export class Session implements ConnectionListener, ExchangeOwner {
 
   /** Closes or checks an idle, silent or retired connection. Called at an interval. */
   sweep(now: number): void {
+    const { idleMs, silenceMs, idleSilenceMs, pongMs = silenceMs } = this.#options;
     if (this.#state === "connecting") {
       if (now - this.#startedAt >= connectMs) this.#cut("connecting took too long");
     } else if (this.#state === "retired") {
       if (now - this.#usedAt >= lingerMs) this.#cut("retired");
-    } else if (
-      !this.#connection.isOpen ||
-      (this.#inFlight === 0 && now - this.#usedAt >= this.#options.idleMs)
-    ) {
+    } else if (!this.#connection.isOpen || (this.#inFlight === 0 && now - this.#usedAt >= idleMs)) {
       this.retire();
     } else if (this.#pingedAt !== undefined) {
-      if (now - this.#pingedAt >= this.#options.silenceMs) this.#cut("the peer is silent");
-    } else if (now - this.#heardAt >= (this.#inFlight > 0 ? this.#options.silenceMs : idleSilenceMs)) {
+      if (now - this.#pingedAt >= pongMs) this.#cut("the peer is silent");
+    } else if (now - this.#heardAt >= (this.#inFlight > 0 ? silenceMs : idleSilenceMs)) {
       this.#ping(now);
     }
   }

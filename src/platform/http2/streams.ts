@@ -93,7 +93,8 @@ export class Streams {
     if (stream === undefined) return;
     if (stream.hasResponse) {
       if (!isEnd) throw new StreamError(errorCode.protocolError, "trailers that end nothing");
-      this.#responses.trailers(block);
+      const trailers = this.#responses.trailers(block);
+      stream.listener.onTrailers?.(trailers);
     } else {
       const { status, fields, bodyBytes } = this.#responses.head(block);
       if (status < 200) {

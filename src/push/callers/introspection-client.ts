@@ -1,6 +1,5 @@
 /** A client of auth.v1.IntrospectionService over native gRPC, which finds out whether a token was revoked. */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import {
   IntrospectionService,
   IntrospectRequestSchema,
@@ -9,11 +8,24 @@ import {
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import { unavailable } from "../../platform/base/errors.ts";
 import { inSpan, type Span, traceHeaders } from "../../platform/base/tracing.ts";
+import { GrpcError, grpcFields, unary } from "../../platform/http2/grpc.ts";
+import { Http2Pool } from "../../platform/http2/pool.ts";
 
 /** The statuses of a call whose key is refused. */
-const refusals: ReadonlySet<number> = new Set([status.UNAUTHENTICATED, status.PERMISSION_DENIED]);
-/** The timeout of a call, in milliseconds. */
-const deadlineMs = 2_000;
+const refusals: ReadonlySet<string> = new Set(["UNAUTHENTICATED", "PERMISSION_DENIED"]);
+const connections = {
+  maxSessions: 4,
+  maxStreams: 1_000,
+  leastStreams: 100,
+  /** From the call to the end of its response, the wait for a connection and one repeat included. */
+  timeoutMs: 2_000,
+  maxTries: 2,
+  // A connection that was lost silently fails at most the next call, since a PING soon detects it. Servers of gRPC
+  // take many PINGs without calls in flight for an attack.
+  silenceMs: 10_000,
+  idleSilenceMs: Number.POSITIVE_INFINITY,
+  pongMs: 2_000,
+};
 
 /** The subject and client of an active token; undefined if the service does not return them. */
 interface ActiveToken {
@@ -43,71 +55,32 @@ export class RefusedCredentialsError extends Error {
 
 /** @param url scheme, host and port; https is TLS with the certificate authorities that Node.js trusts */
 export function createIntrospectionClient(url: string, apiKey: string): Introspection {
-  const { protocol, host, hostname, port } = new URL(url);
-  const isSecure = protocol === "https:";
-  const address = port === "" ? `${hostname}:${isSecure ? 443 : 80}` : host;
-  const client = new Client(
-    `dns:${address}`,
-    isSecure ? credentials.createSsl() : credentials.createInsecure(),
-    {
-      // A connection that was lost silently fails at most the next call, since keepalive soon detects it.
-      "grpc.keepalive_time_ms": 10_000,
-      "grpc.keepalive_timeout_ms": 2_000,
-      "grpc.initial_reconnect_backoff_ms": 100,
-      "grpc.min_reconnect_backoff_ms": 100,
-      "grpc.max_reconnect_backoff_ms": 1_000,
-      "grpc.max_receive_message_length": 65_536,
-      "grpc.enable_http_proxy": 0,
-      "grpc.enable_channelz": 0,
-      "grpc.service_config_disable_resolution": 1,
-    },
-  );
-  const path = `/${IntrospectionService.typeName}/${IntrospectionService.method.introspect.name}`;
-  const common = new Metadata();
-  common.set("x-api-key", apiKey);
-  const name = path.slice(1);
+  const { origin, hostname } = new URL(url);
+  const pool = new Http2Pool({ origin, ...connections });
+  const name = `${IntrospectionService.typeName}/${IntrospectionService.method.introspect.name}`;
+  const path = `/${name}`;
+  const shared = grpcFields(origin, connections.timeoutMs, ["x-api-key", apiKey]);
   const attributes = { "rpc.system.name": "grpc", "rpc.method": name, "server.address": hostname };
 
-  function metadataFor(span: Span | undefined): Metadata {
-    if (!span) return common;
-    const metadata = common.clone();
-    for (const [key, value] of Object.entries(traceHeaders(span.context))) metadata.set(key, value);
-    return metadata;
-  }
-
   function call(token: string): Promise<IntrospectResponse> {
-    let outcome = status[status.OK];
-    const called = (span?: Span) => {
-      const ended = (error: ServiceError | null) => {
-        outcome = status[error?.code ?? status.OK];
+    let outcome = "OK";
+    const called = async (span?: Span) => {
+      try {
+        return await send(token, span);
+      } catch (error) {
+        outcome = error instanceof GrpcError ? error.status : "INTERNAL";
+        throw unavailable("The platform security service", error);
+      } finally {
         span?.set({ "rpc.response.status_code": outcome });
-      };
-      return send(token, metadataFor(span), ended);
+      }
     };
     return inSpan({ name, kind: "client", attributes }, called, () => outcome);
   }
 
-  function send(
-    token: string,
-    metadata: Metadata,
-    ended: (error: ServiceError | null) => void,
-  ): Promise<IntrospectResponse> {
-    return new Promise((resolve, reject) => {
-      client.makeUnaryRequest(
-        path,
-        (request: string) =>
-          Buffer.from(toBinary(IntrospectRequestSchema, create(IntrospectRequestSchema, { token: request }))),
-        (bytes: Buffer) => fromBinary(IntrospectResponseSchema, bytes),
-        token,
-        metadata,
-        { deadline: Date.now() + deadlineMs },
-        (error, response) => {
-          ended(error);
-          if (response) resolve(response);
-          else reject(unavailable("The platform security service", error));
-        },
-      );
-    });
+  async function send(token: string, span: Span | undefined): Promise<IntrospectResponse> {
+    const request = toBinary(IntrospectRequestSchema, create(IntrospectRequestSchema, { token }));
+    const own = span ? Object.entries(traceHeaders(span.context)).flat() : [];
+    return fromBinary(IntrospectResponseSchema, await unary(pool, { path, shared, own }, request));
   }
 
   return {
@@ -122,9 +95,9 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
         (reason: unknown) => reason,
       );
       const cause = error instanceof Error ? error.cause : undefined;
-      if (cause instanceof Error && "code" in cause && refusals.has(Number(cause.code)))
+      if (cause instanceof GrpcError && refusals.has(cause.status))
         throw new RefusedCredentialsError("the platform security service refuses the key", { cause });
     },
-    close: () => client.close(),
+    close: () => void pool.close(),
   };
 }

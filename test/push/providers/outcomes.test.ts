@@ -16,6 +16,8 @@ test.each([
     status: 429,
     isComplete: true,
     header: () => text,
+    trailer: () => undefined,
+    body: () => Buffer.alloc(0),
     text: () => "",
   } as const;
   expect(retryAfterMs(response, { now: () => now })).toBe(ms);

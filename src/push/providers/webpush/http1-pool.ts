@@ -134,6 +134,7 @@ async function readResponse(response: IncomingMessage): Promise<PeerResponse> {
   } catch {
     // The body broke off; what has been read is kept.
   }
+  const body = () => Buffer.concat(chunks).subarray(0, maxBodyBytes);
   return {
     responded: true,
     status: response.statusCode ?? 0,
@@ -142,6 +143,8 @@ async function readResponse(response: IncomingMessage): Promise<PeerResponse> {
       const value = response.headers[name];
       return typeof value === "string" ? value : undefined;
     },
-    text: () => Buffer.concat(chunks).subarray(0, maxBodyBytes).toString(),
+    trailer: (name) => response.trailers[name],
+    body,
+    text: () => body().toString(),
   };
 }
