@@ -154,7 +154,6 @@ describe("the auth service on another machine", () => {
 
   test("is connected to before the first caller comes, if that is possible", async () => {
     const port = Number(new URL(`http://${server.grpc}`).port);
-    // Addresses of their own: channels share the connections to one.
     await using fronts = new AsyncDisposableStack();
     const [here, away] = [await openFront(), await openFront()];
     for (const front of [here, away]) fronts.defer(() => front.close());
