@@ -11,21 +11,21 @@ import {
   type StreamListener,
   tooManyPings,
 } from "./connection.ts";
-import { FloodGuard } from "./flood-guard.ts";
-import { FrameReader } from "./frame-reader.ts";
-import { FrameWriter } from "./frame-writer.ts";
+import { FloodGuard, FrameReader, FrameWriter } from "./frames.ts";
 import { type HeaderSection, HeaderSections } from "./header-section.ts";
 import {
+  applySettings,
   ConnectionError,
+  defaultPeerSettings,
   defaultWindowBytes,
   errorCode,
   flag,
   frameType,
   max31,
+  ownSettings,
   protocolError,
   StreamError,
 } from "./protocol.ts";
-import { applySettings, defaultPeerSettings, ownSettings } from "./settings.ts";
 import { openSocket } from "./socket.ts";
 import { connectionWindowBytes, requireSize, Streams } from "./streams.ts";
 

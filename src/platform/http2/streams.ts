@@ -1,9 +1,7 @@
 /** The requests of a connection (RFC 9113 sections 5.1 and 8.1). */
-import { BodySender } from "./body-sender.ts";
 import type { ClientStream, RequestHead, StreamEnd, StreamListener } from "./connection.ts";
-import type { FloodGuard } from "./flood-guard.ts";
-import type { FrameWriter } from "./frame-writer.ts";
-import { type HeaderSection, unpadded } from "./header-section.ts";
+import type { FloodGuard, FrameWriter } from "./frames.ts";
+import { type HeaderSection, ResponseReader, unpadded } from "./header-section.ts";
 import { HpackEncoder } from "./hpack-encoder.ts";
 import {
   ConnectionError,
@@ -12,14 +10,11 @@ import {
   flag,
   frameType,
   max31,
+  type PeerSettings,
   protocolError,
   StreamError,
 } from "./protocol.ts";
-import { ReceiveWindow } from "./receive-window.ts";
-import { ResponseReader } from "./response-fields.ts";
-import type { PeerSettings } from "./settings.ts";
-import { Stream } from "./stream.ts";
-import { StreamTable } from "./stream-table.ts";
+import { BodySender, ReceiveWindow, Stream, StreamTable } from "./stream.ts";
 
 /** Bytes that we accept on the whole connection, so that responses of many streams do not wait for each other. */
 export const connectionWindowBytes = 1_048_576;

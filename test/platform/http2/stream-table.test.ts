@@ -2,8 +2,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { StreamListener } from "../../../src/platform/http2/connection.ts";
-import { Stream } from "../../../src/platform/http2/stream.ts";
-import { StreamTable } from "../../../src/platform/http2/stream-table.ts";
+import { Stream, StreamTable } from "../../../src/platform/http2/stream.ts";
 
 const listener: StreamListener = { onResponse: () => {}, onData: () => {}, onEnd: () => {} };
 const streamOf = (id: number): Stream => new Stream(id, listener, 0, () => {});

@@ -1,7 +1,7 @@
 /** Frames are the same however the bytes are cut. */
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { FrameReader } from "../../../src/platform/http2/frame-reader.ts";
+import { FrameReader } from "../../../src/platform/http2/frames.ts";
 import { frame } from "./raw-server.ts";
 
 interface Seen {
