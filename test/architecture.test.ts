@@ -38,15 +38,16 @@ const PLATFORM_ROOMS: Readonly<Record<string, readonly string[]>> = {
   base: [],
   process: ["base"],
   crypto: ["base"],
-  openapi: ["base"],
-  rpc: ["base"],
+  door: ["base"],
+  openapi: ["base", "door"],
+  rpc: ["base", "door"],
   http2: ["base"],
   settings: ["base"],
   database: ["base", "settings"],
   cache: ["base", "settings"],
   observability: ["base", "settings"],
   messaging: ["base", "database", "settings"],
-  http: ["base", "observability", "process"],
+  http: ["base", "door", "observability", "process"],
 };
 
 /** Words of the product: its name, its services, their subjects, and the systems that they call. */

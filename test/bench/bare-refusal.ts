@@ -29,7 +29,7 @@ const trailers = {
 const ready = () => process.stdout.write("ready\n");
 if (protocol === "grpc") {
   const server = createHttp2Server();
-  // A response that ends before its request costs clients the connection (src/platform/base/early-responses.ts).
+  // A response that ends before its request costs clients the connection (src/platform/door/early-responses.ts).
   server.on("stream", (stream) => {
     // Of a request that its client has given up there is nobody to tell.
     stream.on("error", () => undefined);

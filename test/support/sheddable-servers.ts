@@ -1,8 +1,8 @@
 /** The sample API and the test services on real ports, as one process serves them: what is too much is refused. */
 import { onTestFinished } from "vitest";
 import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
-import { Admission } from "../../src/platform/base/admission.ts";
-import { corsPolicy } from "../../src/platform/base/cors-policy.ts";
+import { Admission } from "../../src/platform/door/admission.ts";
+import { corsPolicy } from "../../src/platform/door/cors-policy.ts";
 import { findDirectAmong } from "../../src/platform/http/direct-requests.ts";
 import { findSheddableAmong } from "../../src/platform/http/gate.ts";
 import { createHttpServer } from "../../src/platform/http/server.ts";

@@ -2,8 +2,7 @@
  * Limits on guessing passwords and one-time codes. A guess counts for its account, which is one however it is named,
  * while that has what was guessed, and for its client. Nothing else that the caller can vary counts.
  */
-import { overloaded } from "../../platform/base/admission.ts";
-import { ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
+import { overloaded, ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
 import type { Identity } from "../identities/identity.ts";
 import type { WorkLimit } from "../work-limit.ts";
 import type { AttemptCounters, AttemptRule, Counter, FullCounter } from "./attempt-counters.ts";

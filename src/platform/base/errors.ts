@@ -148,6 +148,13 @@ export function unavailable(what: string, cause: unknown, retryAfterSeconds = 2)
   });
 }
 
+/** An error for a request that is refused because too many arrive. */
+export const overloaded = new ServiceError(
+  ErrorKinds.unavailable,
+  "More requests arrive than can be answered. Try again in a moment.",
+  { retryAfterSeconds: 1 },
+);
+
 /** An error for too many attempts. @param seconds until the next attempt is allowed */
 export function tooManyRequests(seconds: number): ServiceError {
   const wait = Math.max(1, Math.ceil(seconds));

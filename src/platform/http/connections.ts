@@ -5,9 +5,9 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
-import type { Handshakes } from "../base/handshakes.ts";
 import { Slots } from "../base/slots.ts";
-import type { Stalls } from "../base/stalls.ts";
+import type { Handshakes } from "../door/handshakes.ts";
+import type { Stalls } from "../door/stalls.ts";
 
 /** Milliseconds for which a connection that is closing waits for the rest of a head: a request may be on the way. */
 const lingerMs = 250;

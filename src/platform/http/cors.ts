@@ -1,8 +1,8 @@
 import type { MiddlewareHandler } from "hono";
 import { cors } from "hono/cors";
 import type { Logger } from "pino";
-import type { CorsPolicy } from "../base/cors-policy.ts";
 import { RequestContext } from "../base/request-context.ts";
+import type { CorsPolicy } from "../door/cors-policy.ts";
 
 export function httpCors(policy: CorsPolicy, logger: Logger): MiddlewareHandler {
   const middleware = cors({

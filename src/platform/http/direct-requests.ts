@@ -1,7 +1,7 @@
 /** Finds the requests that need nothing of Hono, whose Fetch objects take a twelfth of the time of a look-up. */
 import type { IncomingMessage } from "node:http";
-import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
-import type { DirectRoute } from "../base/direct-routes.ts";
+import { type CorsPolicy, setCorsHeaders } from "../door/cors-policy.ts";
+import type { DirectRoute } from "../door/direct-routes.ts";
 
 /** A name as a host, alone or with a port from 1000 to 59999. Hono's listener parses others, and may refuse them. */
 const plainHost = /^[a-z0-9._-]+(?::[1-9]\d{3}|:[1-5]\d{4})?$/;

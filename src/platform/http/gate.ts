@@ -1,9 +1,9 @@
 /** Admits a request to its handler, or refuses it, before anything of its body is read. */
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import type { Admission, Sheddable, SheddableOperation } from "../base/admission.ts";
-import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
-import { type HttpResponse, onceResponding } from "../base/responding.ts";
+import type { Admission, Sheddable, SheddableOperation } from "../door/admission.ts";
+import { type CorsPolicy, setCorsHeaders } from "../door/cors-policy.ts";
+import { type HttpResponse, onceResponding } from "../door/responding.ts";
 import { CachingRouter } from "./caching-router.ts";
 
 /** Finds the operation of a request; undefined if its requests are never refused. */

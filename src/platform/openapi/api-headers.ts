@@ -1,4 +1,4 @@
-import type { ApiHeaders } from "../base/cors-policy.ts";
+import type { ApiHeaders } from "../door/cors-policy.ts";
 import type { ContractDocument } from "./document.ts";
 
 /** The headers that the operations of a document declare: their parameters, keys, and responses. */

@@ -7,7 +7,6 @@ import type { Http2Bindings, HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
 import { withRequestTimeout } from "../base/deadlines.ts";
-import type { DirectRoute } from "../base/direct-routes.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { HttpObserver } from "../base/observers.ts";
 import {
@@ -21,6 +20,7 @@ import {
 } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
+import type { DirectRoute } from "../door/direct-routes.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";

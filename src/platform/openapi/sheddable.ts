@@ -1,8 +1,9 @@
 /** The operations of a document whose requests are refused while more arrive than can be answered. */
 import { ServerResponse } from "node:http";
 import type { Logger } from "pino";
-import { overloaded, type SheddableOperation } from "../base/admission.ts";
+import { overloaded } from "../base/errors.ts";
 import { RequestContext } from "../base/request-context.ts";
+import type { SheddableOperation } from "../door/admission.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import { headerReader } from "./headers.ts";
 import { responsesOf } from "./response.ts";

@@ -14,10 +14,11 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import { withoutQuery } from "../base/addresses.ts";
-import { overloaded, type Sheddable } from "../base/admission.ts";
-import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
+import { overloaded } from "../base/errors.ts";
 import type { RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
+import type { Sheddable } from "../door/admission.ts";
+import { type CorsPolicy, setCorsHeaders } from "../door/cors-policy.ts";
 import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { type ActiveCall, cancelled, connectError } from "./call.ts";
 import {

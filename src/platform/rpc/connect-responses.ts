@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
-import type { CorsPolicy } from "../base/cors-policy.ts";
+import type { CorsPolicy } from "../door/cors-policy.ts";
 
 /** The types of node:http and of the compatibility API of node:http2. */
 export type NodeRequest = IncomingMessage | Http2ServerRequest;

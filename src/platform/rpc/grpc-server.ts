@@ -4,8 +4,8 @@
  */
 import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
 import { bracketed } from "../base/addresses.ts";
-import type { Admission } from "../base/admission.ts";
-import type { StallLimits } from "../base/stalls.ts";
+import type { Admission } from "../door/admission.ts";
+import type { StallLimits } from "../door/stalls.ts";
 import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { addService } from "./grpc-handlers.ts";
 import { createHealth, type HealthService } from "./grpc-health.ts";

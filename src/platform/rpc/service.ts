@@ -8,8 +8,7 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
-import type { Prioritized } from "../base/admission.ts";
-import type { Priority } from "../base/priority.ts";
+import type { Prioritized, Priority } from "../base/priority.ts";
 import type { RequestContext } from "../base/request-context.ts";
 
 export interface RpcCall {

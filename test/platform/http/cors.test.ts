@@ -1,7 +1,7 @@
 /** One policy for pages of other origins, whichever protocol they speak. */
 import { Hono } from "hono";
 import { beforeAll, describe, expect, it } from "vitest";
-import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
+import { corsPolicy } from "../../../src/platform/door/cors-policy.ts";
 import { httpCors } from "../../../src/platform/http/cors.ts";
 import { apiHeaders } from "../../../src/platform/openapi/api-headers.ts";
 import { contractTexts, loadContract } from "../../../src/platform/openapi/document.ts";

@@ -14,7 +14,7 @@ import {
   IntrospectionService,
   IntrospectRequestSchema,
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
-import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
+import { corsPolicy } from "../../../src/platform/door/cors-policy.ts";
 import { createConnectHandler } from "../../../src/platform/rpc/connect-handler.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { envelope, rawRequest } from "../../support/grpc-client.ts";

@@ -1,8 +1,8 @@
 /** Ends what does not get on: responses that the client does not read, and requests that it never ends. */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
+import { Slots } from "../base/slots.ts";
 import { cutSession } from "./handshakes.ts";
-import { Slots } from "./slots.ts";
 
 export interface StallLimits {
   /** The time from the first byte of a request to its end. */

@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { expect, it } from "vitest";
 import type { Priority } from "../../../src/platform/base/priority.ts";
-import { Starts } from "../../../src/platform/base/starts.ts";
+import { Starts } from "../../../src/platform/door/starts.ts";
 
 /** Starts so many. @returns their order, and how many had been started after each turn of the event loop */
 async function start(starts: Starts, count: number) {

@@ -1,7 +1,7 @@
 /** Shedding: when requests are refused, and when they are not, with a clock that the test moves. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Admission, type Admitted, type Prioritized } from "../../../src/platform/base/admission.ts";
-import type { Priority } from "../../../src/platform/base/priority.ts";
+import type { Prioritized, Priority } from "../../../src/platform/base/priority.ts";
+import { Admission, type Admitted } from "../../../src/platform/door/admission.ts";
 import { captureLog } from "../../support/captured-log.ts";
 
 let now = 0;

@@ -15,16 +15,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Logger } from "pino";
-import { ErrorKinds, ServiceError } from "./errors.ts";
-import type { AdmissionObserver } from "./observers.ts";
-import { type Priority, priorities } from "./priority.ts";
+import type { AdmissionObserver } from "../base/observers.ts";
+import { type Prioritized, type Priority, priorities } from "../base/priority.ts";
 import { Starts } from "./starts.ts";
-
-/** An operation or method, as far as it matters for whether its requests are admitted. */
-export interface Prioritized {
-  readonly service: string;
-  readonly priority: Priority;
-}
 
 /** An operation or method served over HTTP whose requests may be refused. */
 export interface Sheddable extends Prioritized {
@@ -82,15 +75,6 @@ const staleMs = 5_000;
 const holdMs = 1_000;
 /** Milliseconds without a refusal after which shedding is over. */
 const quietMs = 2_000;
-/** Seconds that a caller who was refused is asked to wait. */
-const retryAfterSeconds = 1;
-
-export const overloaded = new ServiceError(
-  ErrorKinds.unavailable,
-  "More requests arrive than can be answered. Try again in a moment.",
-  { retryAfterSeconds },
-);
-
 const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0 });
 
 /** The highest rate of responses, per millisecond, within the last ten seconds. */

@@ -1,6 +1,6 @@
 /** The time that admitted requests wait for their start, with a clock that the test moves. */
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { Admission } from "../../../src/platform/base/admission.ts";
+import { Admission } from "../../../src/platform/door/admission.ts";
 import { captureLog } from "../../support/captured-log.ts";
 
 let now = 0;

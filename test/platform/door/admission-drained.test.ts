@@ -1,6 +1,6 @@
 /** What shedding remembers of an overload once all of its requests have their responses, with a clock of the test. */
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { Admission, type Admitted } from "../../../src/platform/base/admission.ts";
+import { Admission, type Admitted } from "../../../src/platform/door/admission.ts";
 import { captureLog } from "../../support/captured-log.ts";
 
 let now = 0;

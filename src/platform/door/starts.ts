@@ -1,5 +1,5 @@
 /** Starts few requests at a time: of a thousand begun together, the objects would outlive V8's young generation. */
-import { type Priority, priorities } from "./priority.ts";
+import { type Priority, priorities } from "../base/priority.ts";
 
 /** Requests that are started in one turn of the event loop. */
 const perTurn = 64;
