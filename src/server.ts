@@ -2,6 +2,7 @@
 import { setDefaultAutoSelectFamilyAttemptTimeout } from "node:net";
 import nodeTls from "node:tls";
 import { Hono } from "hono";
+import { TrieRouter } from "hono/router/trie-router";
 import manifest from "../package.json" with { type: "json" };
 import { composeServices, type RunnableService } from "./compose-services.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
@@ -11,10 +12,7 @@ import { databaseFailure } from "./platform/database/failure.ts";
 import { ForeignHistoryError } from "./platform/database/migrations/migrations.ts";
 import { Admission } from "./platform/door/admission.ts";
 import { corsPolicy } from "./platform/door/cors-policy.ts";
-import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
-import { findDirectAmong } from "./platform/http/direct-requests.ts";
-import { findSheddableAmong } from "./platform/http/gate.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
@@ -22,12 +20,10 @@ import { createMetrics } from "./platform/observability/metrics.ts";
 import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
 import { createApiReference, createIndex } from "./platform/openapi/reference.ts";
-import { sheddableOperations } from "./platform/openapi/sheddable.ts";
 import { createLifecycle, type Lifecycle, type ReadinessHandle } from "./platform/process/lifecycle.ts";
 import { becomeReady, followDatabase, prepareBroker } from "./platform/process/readiness.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
-import { prioritizedMethods } from "./platform/rpc/service.ts";
 import { SettingsError } from "./platform/settings/settings.ts";
 import type { Settings } from "./services.ts";
 
@@ -143,7 +139,7 @@ interface Serving {
 
 function serveApis({ composed, http, grpc, admission, metrics, logger, origins, stopping }: Serving): void {
   const { services, builtIn } = composed;
-  const app = new Hono({ router: new CachingRouter() });
+  const app = new Hono({ router: new TrieRouter() });
   const apis = [...services, ...builtIn];
   const cors = corsPolicy(
     origins,
@@ -164,17 +160,9 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
     cors,
     draining: stopping,
   };
-  const operations = services.flatMap(({ name, document }) => sheddableOperations(name, document, logger));
-  admission.register([...operations, ...prioritizedMethods(rpc.services).values()]);
-  http.serve({
-    fetch: app.fetch,
-    rpc: createConnectHandler(rpc),
-    direct: findDirectAmong(
-      apis.flatMap((api) => api.http.direct),
-      cors,
-    ),
-    gate: { admission, sheddable: findSheddableAmong(operations, cors) },
-  });
+  const routes = [...apis.flatMap((api) => api.http.routes), ...createConnectHandler(rpc).routes];
+  admission.register(routes.flatMap(({ sheddable }) => sheddable ?? []));
+  http.serve({ fetch: app.fetch, routes, cors, admission });
   grpc.serve(rpc.services);
 }
 

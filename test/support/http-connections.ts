@@ -9,12 +9,12 @@ import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { setImmediate as afterReading, setTimeout as elapsed } from "node:timers/promises";
 import { onTestFinished } from "vitest";
+import type { Route } from "../../src/platform/door/door.ts";
 import {
   createHttpServer,
   defaultTimeouts,
   type HttpHandlers,
   type HttpTimeouts,
-  type RpcHandler,
 } from "../../src/platform/http/server.ts";
 import { captureLog } from "./captured-log.ts";
 import { localhostCertificate } from "./localhost-certificate.ts";
@@ -55,21 +55,22 @@ interface TestServerOptions extends Partial<HttpTimeouts>, Partial<HttpHandlers>
 /** A server that listens. What is not given is the API above, an RPC method, cleartext, and the default timeouts. */
 export async function startServer(options: TestServerOptions = {}) {
   const { answer, arrived, release } = api();
-  const { tls = false, fetch = answer, rpc = echo, ...timeouts } = options;
+  const { tls = false, fetch = answer, routes = [echo], ...timeouts } = options;
   const server = createHttpServer({
     tls: tls ? localhostCertificate : undefined,
     logger,
     timeouts: { ...defaultTimeouts, ...timeouts },
   });
-  server.serve({ fetch, rpc });
+  server.serve({ fetch, routes });
   onTestFinished(() => server.close(0));
   const port = await server.listen("127.0.0.1", 0);
   return { server, port, arrived, release };
 }
 
-const echo: RpcHandler = {
-  matches: (path) => path === "/rpc.v1.Service/Method",
-  handle: (request, response) => void response.end(`rpc ${request.url}`),
+const echo: Route = {
+  method: undefined,
+  path: "/rpc.v1.Service/Method",
+  handle: async (request, response) => void response.end(`rpc ${request.url}`),
 };
 
 /** One request by node:http, so that the connection's fate can be seen. */

@@ -4,6 +4,7 @@ import { createServer, type Server } from "node:http";
 import { createServer as createHttp2Server, type Http2Server } from "node:http2";
 import { type Logger, pino } from "pino";
 import type { RpcObserver } from "../../src/platform/base/observers.ts";
+import { HttpResponse } from "../../src/platform/door/responding.ts";
 import { type ConnectHandlerOptions, createConnectHandler } from "../../src/platform/rpc/connect-handler.ts";
 import { createGrpcServer, type GrpcServer } from "../../src/platform/rpc/grpc-server.ts";
 import { type Seen, testServices } from "./rpc-services.ts";
@@ -50,8 +51,11 @@ export async function startRpcServers(options: Partial<ConnectHandlerOptions> = 
   const grpc = createGrpcServer(record);
   grpc.serve(services);
   const connect = createConnectHandler({ services, ...record, draining: draining.signal, ...options });
-  const http1 = createServer((request, response) => connect.handle(request, response));
-  const http2 = createHttp2Server((request, response) => connect.handle(request, response));
+  const http1 = createServer(
+    { ServerResponse: HttpResponse },
+    (request, response) => void connect.handle(request, response),
+  );
+  const http2 = createHttp2Server((request, response) => void connect.handle(request, response));
   const [grpcPort, http1Port, http2Port] = await Promise.all([
     grpc.listen("127.0.0.1", 0),
     listen(http1),

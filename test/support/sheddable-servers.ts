@@ -3,16 +3,13 @@ import { onTestFinished } from "vitest";
 import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
 import { Admission } from "../../src/platform/door/admission.ts";
 import { corsPolicy } from "../../src/platform/door/cors-policy.ts";
-import { findDirectAmong } from "../../src/platform/http/direct-requests.ts";
-import { findSheddableAmong } from "../../src/platform/http/gate.ts";
 import { createHttpServer } from "../../src/platform/http/server.ts";
 import { createMetrics } from "../../src/platform/observability/metrics.ts";
 import { bindContract } from "../../src/platform/openapi/bind.ts";
 import { loadContract } from "../../src/platform/openapi/document.ts";
-import { sheddableOperations } from "../../src/platform/openapi/sheddable.ts";
 import { createConnectHandler } from "../../src/platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "../../src/platform/rpc/grpc-server.ts";
-import { implement, prioritizedMethods } from "../../src/platform/rpc/service.ts";
+import { implement } from "../../src/platform/rpc/service.ts";
 import { captureLog } from "./captured-log.ts";
 import { type SampleOperations, sampleHandlers, sampleSecurity, sampleTexts } from "./sample-api.ts";
 
@@ -50,7 +47,7 @@ export async function startSheddableServers({
     },
     "high",
   );
-  const { app, direct } = bindContract<SampleOperations, string>({
+  const { app, routes: operations } = bindContract<SampleOperations, string>({
     service: "sample",
     document,
     handlers: {
@@ -66,16 +63,11 @@ export async function startSheddableServers({
     validateResponses: true,
   });
   const cors = corsPolicy([origin], []);
-  const operations = sheddableOperations("sample", document, logger);
   const rpc = { services: [introspection], logger, observer: metrics.rpc, cors };
-  admission.register([...operations, ...prioritizedMethods(rpc.services).values()]);
+  const routes = [...operations, ...createConnectHandler(rpc).routes];
+  admission.register(routes.flatMap(({ sheddable }) => sheddable ?? []));
   const http = createHttpServer({ logger, tls });
-  http.serve({
-    fetch: app.fetch,
-    rpc: createConnectHandler(rpc),
-    direct: findDirectAmong(direct, cors),
-    gate: { admission, sheddable: findSheddableAmong(operations, cors) },
-  });
+  http.serve({ fetch: app.fetch, routes, cors, admission });
   const grpc = createGrpcServer({ logger, observer: metrics.rpc, admission });
   grpc.serve(rpc.services);
   grpc.setServing(true);

@@ -12,18 +12,10 @@
  * Fewer than 384 callers who each wait for their response are never refused, nor are those that only wait for a distant
  * database.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Logger } from "pino";
 import type { AdmissionObserver } from "../base/observers.ts";
 import { type Prioritized, type Priority, priorities } from "../base/priority.ts";
 import { Starts } from "./starts.ts";
-
-/** An operation or method served over HTTP whose requests may be refused. */
-export interface Sheddable extends Prioritized {
-  /** Writes the response of a refusal. Nothing of the request's body has been read. */
-  refuse(request: IncomingMessage | Http2ServerRequest, response: ServerResponse | Http2ServerResponse): void;
-}
 
 /** How far a request has been received. A request that is not complete waits only for its client. */
 interface Arrival {
@@ -48,14 +40,6 @@ export interface Admitted {
   isCounted: boolean;
   isResponded: boolean;
   hasLeft: boolean;
-}
-
-/** An operation of an HTTP API that may be refused, and where it is served. */
-export interface SheddableOperation extends Sheddable {
-  /** The method, in upper case. */
-  readonly method: string;
-  /** The paths as Hono routes them: `/items/:id`. */
-  readonly paths: readonly string[];
 }
 
 /** Requests of a priority and the higher ones that may be in flight while there is a queue, at any speed. */

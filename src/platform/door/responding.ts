@@ -5,7 +5,11 @@ import {
   type OutgoingHttpHeaders,
   ServerResponse,
 } from "node:http";
-import type { ServerHttp2Stream } from "node:http2";
+import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Stream } from "node:http2";
+
+/** Node's own requests and responses, of HTTP/1 and of HTTP/2. */
+export type NodeRequest = IncomingMessage | Http2ServerRequest;
+export type NodeResponse = HttpResponse | Http2ServerResponse;
 
 type HeaderList = OutgoingHttpHeaders | OutgoingHttpHeader[];
 

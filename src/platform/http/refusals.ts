@@ -1,11 +1,12 @@
 /** The errors of what Node refuses before there is a request, each as a problem like any other error. */
-import { type IncomingMessage, maxHeaderSize, STATUS_CODES } from "node:http";
-import type { Http2ServerRequest } from "node:http2";
+import { maxHeaderSize, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
-import { withoutQuery } from "../base/addresses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { ResponseParts } from "../base/problem.ts";
+import { hosts } from "../door/door.ts";
+import type { NodeRequest } from "../door/responding.ts";
+import { withoutQuery } from "../door/targets.ts";
 
 /** No member of the services' lists of codes: only the status tells these apart. */
 const invalid = (status: number, title: string): ErrorKind => ({
@@ -24,7 +25,7 @@ export function expectationFailed(): ServiceError {
 const dotSegment = /[/\\]\.{1,2}([/\\]|$)|\\/;
 
 /** The error for a request, its target in its one form, that a proxy and this server could take for different ones. */
-export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest): ServiceError | undefined {
+export function ambiguousRequest(request: NodeRequest): ServiceError | undefined {
   const { url = "", rawHeaders, headers, httpVersionMajor } = request;
   const coding = headers["transfer-encoding"];
   if (coding !== undefined && !/^chunked$/i.test(coding)) {
@@ -41,12 +42,7 @@ export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest):
   }
   // HTTP/2 names the host in a pseudo-header, beside which a proxy may have left another one.
   if (httpVersionMajor > 1) return undefined;
-  let hosts = 0;
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at];
-    if (name?.length === 4 && name.toLowerCase() === "host") hosts += 1;
-  }
-  return hosts > 1
+  return hosts(rawHeaders) > 1
     ? new ServiceError(ErrorKinds.invalidRequest, "The request has several Host headers.")
     : undefined;
 }

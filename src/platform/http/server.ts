@@ -1,45 +1,24 @@
 /** The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import {
-  createSecureServer,
-  type Http2SecureServer,
-  Http2ServerRequest,
-  type Http2ServerResponse,
-} from "node:http2";
+import { createServer, type Server, type ServerResponse } from "node:http";
+import { createSecureServer, type Http2SecureServer, Http2ServerRequest } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
 import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
 import type { Logger } from "pino";
-import { normalTarget, withoutQuery } from "../base/addresses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
 import { problem, type ResponseParts, rendered, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { Admission, Sheddable } from "../door/admission.ts";
+import type { Admission } from "../door/admission.ts";
+import type { CorsPolicy } from "../door/cors-policy.ts";
+import { createDoor, type Route } from "../door/door.ts";
 import { endAfterRequest } from "../door/early-responses.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
 import { unlessReset } from "../door/resets.ts";
-import { HttpResponse } from "../door/responding.ts";
+import { HttpResponse, type NodeRequest, type NodeResponse } from "../door/responding.ts";
 import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
 import { Connections } from "./connections.ts";
-import type { FindDirect } from "./direct-requests.ts";
-import { admit, type FindSheddable } from "./gate.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
-
-type AnyRequest = IncomingMessage | Http2ServerRequest;
-type AnyResponse = HttpResponse | Http2ServerResponse;
-type Handler = (request: AnyRequest, response: AnyResponse) => void;
-/** Calls `begin` for a request that is admitted, now or soon. Any other has been refused, or its client has gone. */
-type PassGate = (request: AnyRequest, response: AnyResponse, begin: () => void) => void;
-
-/** A handler for the RPC protocols, which are recognised by path. It takes Node's own requests and responses. */
-export interface RpcHandler {
-  /** @param path without the query */
-  matches(path: string): boolean;
-  /** Finds the method of a request; undefined if its requests are never refused. Absent: no method's are. */
-  sheddable?(method: string, path: string): Sheddable | undefined;
-  handle(request: AnyRequest, response: AnyResponse): void;
-}
 
 /** Timeouts for a client, in milliseconds. */
 export interface HttpTimeouts extends StallLimits {
@@ -51,19 +30,14 @@ export interface HttpTimeouts extends StallLimits {
 
 export const defaultTimeouts: HttpTimeouts = { headersMs: handshakeMs, ...stallLimits, keepAliveMs: 75_000 };
 
-interface Gate {
-  readonly admission: Admission;
-  readonly sheddable: FindSheddable;
-}
-
 export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
-  /** None unless given. */
-  readonly rpc?: RpcHandler | undefined;
-  /** Finds the route of a request of HTTP/1 that need not pass `fetch`. Absent: all do. */
-  readonly direct?: FindDirect | undefined;
-  /** The gate for requests that may be refused while too many arrive. Absent: none is refused. */
-  readonly gate?: Gate | undefined;
+  /** What serves requests beside `fetch`, or says of those that it serves when they may be refused. */
+  readonly routes?: readonly Route[];
+  /** For pages of other origins; `fetch` sees to it by itself. */
+  readonly cors?: CorsPolicy | undefined;
+  /** Absent: no request is refused while too many arrive. */
+  readonly admission?: Admission | undefined;
 }
 
 interface HttpServerSettings {
@@ -99,10 +73,11 @@ export async function listening(server: NetServer, host: string, port: number): 
 
 export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const { tls, logger, timeouts = defaultTimeouts } = settings;
-  const starting: Handler = (_request, response) =>
-    sendFailure(logger, response, unavailable("The service", undefined, 1));
-  let handle: Handler = starting;
-  let pass: PassGate = withoutGate;
+  const fail = (response: NodeResponse, thrown: unknown) => sendFailure(logger, response, thrown);
+  let door = createDoor({
+    serve: async (_route, _request, response) => fail(response, unavailable("The service", undefined, 1)),
+    fail,
+  });
   const server = tls ? secureServer(tls, timeouts) : cleartextServer(timeouts);
   const stalls = new Stalls(timeouts);
   const handshakes = tls && new Handshakes();
@@ -112,13 +87,13 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const ended = new WeakSet<Duplex>();
   let closing: Promise<void> | undefined;
 
-  server.on("request", (request: AnyRequest, response: AnyResponse) => {
+  server.on("request", (request: NodeRequest, response: NodeResponse) => {
     if (request instanceof Http2ServerRequest) unlessReset(request.stream, () => take(request, response));
     else take(request, response);
   });
 
-  function take(request: AnyRequest, response: AnyResponse): void {
-    normalize(request);
+  function take(request: NodeRequest, response: NodeResponse): void {
+    const route = door.match(request);
     if (response instanceof HttpResponse) {
       if (ended.has(request.socket)) return;
       connections.track(response);
@@ -130,14 +105,10 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
       endAfterRequest(response.stream, timeouts.requestMs);
     }
     // Before all other checks, since a refusal has to cost little.
-    pass(request, response, () => {
-      const refusal = ambiguousRequest(request);
-      if (refusal) refuse(response, refusal);
-      else handle(request, response);
-    });
+    door.enter(route, request, response);
   }
 
-  server.on("checkExpectation", (_request: AnyRequest, response: AnyResponse) => {
+  server.on("checkExpectation", (_request: NodeRequest, response: NodeResponse) => {
     if (response instanceof HttpResponse) connections.track(response);
     refuse(response, expectationFailed());
   });
@@ -158,7 +129,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
     ended.add(response.req.socket);
   }
 
-  function refuse(response: AnyResponse, refusal: ServiceError): void {
+  function refuse(response: NodeResponse, refusal: ServiceError): void {
     if (response instanceof HttpResponse) endAfter(response);
     sendFailure(logger, response, refusal);
   }
@@ -170,9 +141,22 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
 
   return {
     listen: (host, port) => listening(server, host, port),
-    serve(handlers) {
-      handle = handlerOf(handlers, settings);
-      pass = gateOf(handlers);
+    serve({ fetch, ...handlers }) {
+      const serveRest = listenerOf(fetch, settings);
+      door = createDoor({
+        ...handlers,
+        fail,
+        async serve(route, request, response) {
+          try {
+            const refusal = ambiguousRequest(request);
+            if (refusal) refuse(response, refusal);
+            else if (route?.handle) await route.handle(request, response);
+            else await serveRest(request, response);
+          } catch (thrown) {
+            fail(response, thrown);
+          }
+        },
+      });
     },
     drain: () => connections.drain(),
     close(graceMs) {
@@ -215,36 +199,8 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
   });
 }
 
-/** Before all that looks at the target. Few have anything to change. */
-function normalize(request: AnyRequest): void {
-  const { url = "", headers, httpVersion } = request;
-  if (url.startsWith("/") && !url.includes("%")) return;
-  const { target, authority } = normalTarget(url);
-  request.url = target;
-  // A Host has to be there even so, but for HTTP/1.0.
-  if (authority !== undefined && (headers.host !== undefined || httpVersion === "1.0"))
-    headers.host = authority;
-}
-
-const withoutGate: PassGate = (_request, _response, begin) => begin();
-
-function gateOf({ rpc, gate }: HttpHandlers): PassGate {
-  if (!gate) return withoutGate;
-  return (request, response, begin) => {
-    const { method = "GET", url = "/" } = request;
-    const path = withoutQuery(url);
-    // HTTP/2 permits any case, and Hono routes by upper case.
-    const sheddable = rpc?.sheddable?.(method, path) ?? gate.sheddable(method.toUpperCase(), path);
-    if (sheddable) admit(gate.admission, sheddable, request, response, begin);
-    else begin();
-  };
-}
-
-/** RPC paths go to the RPC handler, all other requests to the HTTP APIs: directly, or behind Hono's listener. */
-function handlerOf(
-  { fetch, rpc, direct }: HttpHandlers,
-  { logger, defaultHost }: HttpServerSettings,
-): Handler {
+/** Hono's listener, for either version of HTTP. Rejects if a response cannot be written. */
+function listenerOf(fetch: HttpHandlers["fetch"], { logger, defaultHost }: HttpServerSettings) {
   const options = {
     ...(defaultHost !== undefined && { hostname: defaultHost }),
     // The listener rejects with what is thrown before it has a promise.
@@ -258,25 +214,14 @@ function handlerOf(
   const listener = getRequestListener(safely, options);
   // Over HTTP/2 it would destroy a stream whose request nobody reads, instead of ending the response after the request.
   const http2Listener = getRequestListener(safely, { ...options, autoCleanupIncoming: false });
-  return (request, response) => {
-    if (rpc?.matches(withoutQuery(request.url ?? "/"))) {
-      try {
-        rpc.handle(request, response);
-      } catch (thrown) {
-        sendFailure(logger, response, thrown);
-      }
-      return;
-    }
-    // A direct route rejects if the response cannot be written, such as a header with a line break.
-    const failed = (thrown: unknown) => sendFailure(logger, response, thrown);
-    if (request instanceof Http2ServerRequest || !(response instanceof HttpResponse))
-      http2Listener(request, response).catch(failed);
-    else (direct?.(request)?.handle(request, response) ?? listener(request, response)).catch(failed);
-  };
+  return (request: NodeRequest, response: NodeResponse): Promise<void> =>
+    request instanceof Http2ServerRequest || !(response instanceof HttpResponse)
+      ? http2Listener(request, response)
+      : listener(request, response);
 }
 
 /** The response for an error that reached neither an API nor RPC. @param request undefined if none could be read */
-function failure(logger: Logger, request: AnyRequest | undefined, thrown: unknown): ResponseParts {
+function failure(logger: Logger, request: NodeRequest | undefined, thrown: unknown): ResponseParts {
   const id = request?.headers["x-request-id"];
   const context = new RequestContext(logger, typeof id === "string" ? id : undefined);
   const error = isBadTarget(thrown)
@@ -292,7 +237,7 @@ function isBadTarget(thrown: unknown): boolean {
   return codeOf(thrown) === "ERR_INVALID_URL";
 }
 
-function sendFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {
+function sendFailure(logger: Logger, response: NodeResponse, thrown: unknown): void {
   const parts = failure(logger, response.req, thrown);
   if (response.headersSent) {
     response.destroy();

@@ -1,5 +1,5 @@
 /**
- * The binding of an OpenAPI document to Hono, and of its plainest operations to Node. For each operation in this order:
+ * The binding of an OpenAPI document to Hono, and of its plainest operations to Node's own request and response. For each operation in this order:
  * context, credentials, Accept, body, credentials in it, validation, handler, response.
  */
 import { METHODS } from "node:http";
@@ -20,15 +20,22 @@ import {
 } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
-import type { DirectRoute } from "../door/direct-routes.ts";
+import type { Route } from "../door/door.ts";
+import type { NodeRequest } from "../door/responding.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { hasUrlParameters, parameterReader } from "./parameters.ts";
 import { readBody, validate } from "./request-body.ts";
-import { acceptsJson, contractViolations, jsonNames, responsesOf, type Success } from "./response.ts";
-import { routeOf } from "./sheddable.ts";
+import {
+  acceptsJson,
+  contractViolations,
+  jsonNames,
+  refusalOf,
+  responsesOf,
+  type Success,
+} from "./response.ts";
 
 export interface Binding<Operations, Caller> {
   readonly service: string;
@@ -46,12 +53,10 @@ export interface Binding<Operations, Caller> {
 /** A context with Node's own request and response, which @hono/node-server adds. */
 type NodeContext = Context<{ Bindings: HttpBindings | Http2Bindings }>;
 
-type NodeRequest = NodeContext["env"]["incoming"];
-
 export interface BoundContract {
   readonly app: Hono;
-  /** Once more, and without Hono, those whose requests have a body and no parameters in their URL. */
-  readonly direct: readonly DirectRoute[];
+  /** Of each operation: whether it may be refused and, where requests have a body and a plain URL, a way beside Hono. */
+  readonly routes: readonly Route[];
 }
 
 type AnyHandler<Caller> = (
@@ -62,7 +67,7 @@ type AnyHandler<Caller> = (
 /** Routes for every operation, with 405 and OPTIONS. @throws if an operation or a security scheme has no handler */
 export function bindContract<Operations, Caller>(binding: Binding<Operations, Caller>): BoundContract {
   const app = new Hono();
-  const direct: DirectRoute[] = [];
+  const routes: Route[] = [];
   const handlers = new Map<string, AnyHandler<Caller>>(Object.entries(binding.handlers));
   const { service, observer } = binding;
   for (const { id: operation, responses } of binding.document.operations) {
@@ -70,7 +75,7 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
       observer.serves({ service, operation, status });
   }
   for (const [path, operations] of byPath(binding.document.operations)) {
-    const route = routeOf(path);
+    const route = path.replaceAll(/\{(\w+)\}/g, ":$1");
     for (const operation of operations) {
       const handler = handlers.get(operation.id);
       if (!handler) throw new Error(`${operation.id} has no handler`);
@@ -79,8 +84,9 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
       app.on(method, route, async (c: NodeContext) =>
         fetchResponse(await respond(c.env.incoming, () => c.req.url)),
       );
-      if (operation.bodyTypes && !hasUrlParameters(operation) && !declaresVary(operation))
-        direct.push({ method, path, handle: directHandler(respond) });
+      const isDirect = operation.bodyTypes && !hasUrlParameters(operation) && !declaresVary(operation);
+      const sheddable = sheddableOf(binding, operation);
+      routes.push({ method, path, sheddable, ...(isDirect && { direct: directHandler(respond) }) });
     }
     const methods = allowedMethods(operations);
     app.options(route, (c) => {
@@ -93,7 +99,13 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
       refuseMethod(binding, operations, methods),
     );
   }
-  return { app, direct };
+  return { app, routes };
+}
+
+/** Those that declare a 503 may be refused. */
+function sheddableOf<O, Caller>({ service, logger }: Binding<O, Caller>, operation: ContractOperation) {
+  if (!("503" in operation.responses)) return undefined;
+  return { service, priority: operation.priority, refuse: refusalOf(operation, logger) };
 }
 
 function isSuccess(status: number): boolean {
@@ -161,7 +173,7 @@ function declaresVary({ responses }: ContractOperation): boolean {
 /** Responds to a request of one operation. @param url the whole URL, for operations with parameters in it */
 type Respond = (incoming: NodeRequest, url: () => string) => Promise<RenderedResponse>;
 
-function directHandler(respond: Respond): DirectRoute["handle"] {
+function directHandler(respond: Respond): NonNullable<Route["direct"]> {
   return async (request, response) => {
     sendResponse(response, await respond(request, noUrl));
   };

@@ -1,9 +1,13 @@
 /** Makes the response of a handler's result, or of an error: problems (RFC 9457), or OAuth's (RFC 6749 section 5.2). */
-import type { ServiceError } from "../base/errors.ts";
+import type { Logger } from "pino";
+import { overloaded, type ServiceError } from "../base/errors.ts";
 import { errorHeaders, problem, type ResponseParts } from "../base/problem.ts";
-import type { RequestContext } from "../base/request-context.ts";
+import { RequestContext } from "../base/request-context.ts";
+import type { Sheddable } from "../door/door.ts";
+import { HttpResponse } from "../door/responding.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractOperation, ResponseObject } from "./document.ts";
+import { headerReader } from "./headers.ts";
 
 export interface Success {
   readonly status: number;
@@ -50,6 +54,28 @@ export function responsesOf(operation: ContractOperation) {
         ? oauthError(status, headers, error)
         : problem(context, status, headers, error);
     },
+  };
+}
+
+/** A placeholder for the request's id in a response that is made once. */
+const someId = "00000000-0000-0000-0000-000000000000";
+
+/** Makes refusals. What does not depend on the request is computed once: a refusal has to cost little. */
+export function refusalOf(operation: ContractOperation, logger: Logger): Sheddable["refuse"] {
+  const error = responsesOf(operation).error(new RequestContext(logger, someId), overloaded);
+  const { "X-Request-Id": _own, ...fixed } = error.headers;
+  const headers = Object.entries(fixed).flat();
+  const [before = "", after] = JSON.stringify(error.body).split(someId);
+  return (request, response) => {
+    const header = headerReader(request);
+    const { requestId } = new RequestContext(logger, header("x-request-id"));
+    const body = after === undefined ? before : before + JSON.stringify(requestId).slice(1, -1) + after;
+    const length = String(Buffer.byteLength(body));
+    const all = [...headers, "X-Request-Id", requestId, "Content-Length", length];
+    // Both lines do the same. The two types have no signature in common.
+    if (response instanceof HttpResponse) response.writeHead(error.status, all);
+    else response.writeHead(error.status, all);
+    response.end(body);
   };
 }
 

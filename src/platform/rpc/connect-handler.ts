@@ -13,22 +13,16 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
-import { withoutQuery } from "../base/addresses.ts";
 import { overloaded } from "../base/errors.ts";
 import type { RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { Sheddable } from "../door/admission.ts";
 import { type CorsPolicy, setCorsHeaders } from "../door/cors-policy.ts";
+import type { Route } from "../door/door.ts";
+import type { NodeRequest, NodeResponse } from "../door/responding.ts";
+import { withoutQuery } from "../door/targets.ts";
 import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { type ActiveCall, cancelled, connectError } from "./call.ts";
-import {
-  type NodeRequest,
-  type NodeResponse,
-  send,
-  sendPreflight,
-  sendStatus,
-  sendUnknownMethod,
-} from "./connect-responses.ts";
+import { send, sendPreflight, sendStatus, sendUnknownMethod } from "./connect-responses.ts";
 import { prioritizedMethods, type RpcMethod, type RpcService } from "./service.ts";
 import { clampTimeout } from "./timeouts.ts";
 
@@ -43,12 +37,10 @@ export interface ConnectHandlerOptions extends RpcPipelineOptions {
 }
 
 interface ConnectHandler {
-  /** Whether a path (without a query) belongs to one of the services, and therefore to `handle`. */
-  matches(path: string): boolean;
-  /** Finds the method of a request; undefined if its requests are never refused. */
-  sheddable(method: string, path: string): Sheddable | undefined;
-  /** Always responds, or destroys the connection; never throws. */
-  handle(request: NodeRequest, response: NodeResponse): void;
+  /** Of each path below the services, whether or not it is that of a method. */
+  readonly routes: readonly Route[];
+  /** Always responds, or destroys the connection; never rejects. */
+  handle(request: NodeRequest, response: NodeResponse): Promise<void>;
 }
 
 interface Arrival {
@@ -63,7 +55,6 @@ const arrivalKey = createContextKey<Arrival | undefined>(undefined, { descriptio
 export function createConnectHandler(options: ConnectHandlerOptions): ConnectHandler {
   const pipeline = new RpcPipeline(options);
   options.draining?.addEventListener("abort", () => pipeline.drain(), { once: true });
-  const prefixes = options.services.map((service) => `/${service.descriptor.typeName}/`);
   const router = createConnectRouter({
     readMaxBytes: options.maxMessageBytes ?? 65_536,
     writeMaxBytes: maxResponseBytes,
@@ -76,11 +67,14 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
     pipeline.serves(service, "grpc-web");
   }
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
-  const unary = [...prioritizedMethods(options.services)].map(([path, prioritized]): [string, Sheddable] => [
-    path,
-    { ...prioritized, refuse },
-  ]);
-  const sheddable = new Map(unary);
+  // A preflight, and what is no method, is never refused.
+  const below = options.services.map(({ descriptor }) => `/${descriptor.typeName}/{method}`);
+  const unguarded = [...handlers.keys(), ...below].map(
+    (path): Route => ({ method: undefined, path, handle }),
+  );
+  const guarded = [...prioritizedMethods(options.services)].flatMap(([path, prioritized]) =>
+    ["GET", "POST"].map((method): Route => ({ method, path, sheddable: { ...prioritized, refuse }, handle })),
+  );
 
   /** Responds to a request that is not a call. @returns whether it has responded */
   function respondWithoutCall(request: NodeRequest, response: NodeResponse, path: string): boolean {
@@ -127,12 +121,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
     }
   }
 
-  return {
-    matches: (path) =>
-      prefixes.some((prefix) => path.startsWith(prefix) && !path.includes("/", prefix.length)),
-    sheddable: (method, path) => (method === "POST" || method === "GET" ? sheddable.get(path) : undefined),
-    handle: (request, response) => void handle(request, response),
-  };
+  return { routes: [...guarded, ...unguarded], handle };
 }
 
 /** @returns undefined if the request has no valid authority */

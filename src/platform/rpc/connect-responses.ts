@@ -1,13 +1,8 @@
 /** Responses to requests on RPC paths that are not calls, in the format of the caller's protocol. */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { CorsPolicy } from "../door/cors-policy.ts";
-
-/** The types of node:http and of the compatibility API of node:http2. */
-export type NodeRequest = IncomingMessage | Http2ServerRequest;
-export type NodeResponse = ServerResponse | Http2ServerResponse;
+import type { NodeRequest, NodeResponse } from "../door/responding.ts";
 
 /** Responds to `OPTIONS`, whether it is a preflight request or not. `setCorsHeaders` has run. */
 export function sendPreflight(

@@ -35,8 +35,8 @@ describe("a caller's request id is on the response", () => {
     ["to an error of an API", "GET /fail", "", "500"],
     ["to a defect of RPC", "GET /rpc", "", "500"],
   ])("%s", async (_what, start, fields, status) => {
-    const rpc = { matches: (path: string) => path === "/rpc", handle: () => JSON.parse("inner matter") };
-    const { port } = await startServer({ rpc });
+    const rpc = { method: undefined, path: "/rpc", handle: async () => JSON.parse("inner matter") };
+    const { port } = await startServer({ routes: [rpc] });
     const { socket, received } = raw(port);
     const body = fields.includes("chunked") ? "x\r\n" : "";
     const head = `${start} HTTP/1.1\r\n${fields || "Host: a\r\n"}X-Request-Id: ${id}\r\nConnection: close`;

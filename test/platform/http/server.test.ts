@@ -76,7 +76,7 @@ describe("what cannot be handled does not end the process", () => {
   ])("%s", async (_what, fail, status) => {
     const { port } = await startServer({
       fetch: () => new Response("alive"),
-      rpc: { matches: (path) => path === "/rpc", handle: () => void fail() },
+      routes: [{ method: undefined, path: "/rpc", handle: async () => void fail() }],
     });
     const response = await ask(port, "/rpc");
     expect(response.statusCode).toBe(status);

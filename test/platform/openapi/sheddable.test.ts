@@ -1,9 +1,8 @@
 /** What a document says of operations that may be refused. */
 import { expect, it } from "vitest";
+import { bindContract } from "../../../src/platform/openapi/bind.ts";
 import { loadContract } from "../../../src/platform/openapi/document.ts";
-import { sheddableOperations } from "../../../src/platform/openapi/sheddable.ts";
-import { captureLog } from "../../support/captured-log.ts";
-import { sampleTexts } from "../../support/sample-api.ts";
+import { type SampleOperations, sampleBinding, sampleTexts } from "../../support/sample-api.ts";
 
 it("an operation states its priority; unless it does, it is low", async () => {
   const { operations } = await loadContract(sampleTexts);
@@ -16,9 +15,17 @@ it("an operation states its priority; unless it does, it is low", async () => {
 });
 
 it("those that declare a 503 may be refused, and no others", async () => {
-  const sheddable = sheddableOperations("sample", await loadContract(sampleTexts), captureLog().logger);
-  expect(sheddable).toEqual([
-    expect.objectContaining({ method: "POST", paths: ["/api/sample/v1/tokens"], priority: "normal" }),
-    expect.objectContaining({ method: "GET", paths: ["/api/sample/v1/behaviours/:name"], priority: "low" }),
+  const { routes } = bindContract<SampleOperations, string>(sampleBinding(await loadContract(sampleTexts)));
+  expect(routes.filter(({ sheddable }) => sheddable)).toEqual([
+    expect.objectContaining({
+      method: "POST",
+      path: "/api/sample/v1/tokens",
+      sheddable: expect.objectContaining({ service: "sample", priority: "normal" }),
+    }),
+    expect.objectContaining({
+      method: "GET",
+      path: "/api/sample/v1/behaviours/{name}",
+      sheddable: expect.objectContaining({ priority: "low" }),
+    }),
   ]);
 });

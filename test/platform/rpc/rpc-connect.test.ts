@@ -15,11 +15,10 @@ import {
   IntrospectRequestSchema,
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import { corsPolicy } from "../../../src/platform/door/cors-policy.ts";
-import { createConnectHandler } from "../../../src/platform/rpc/connect-handler.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
-import { type RpcServers, recorder, startRpcServers } from "../../support/rpc-servers.ts";
-import { CounterService, endlessCount, silentCount, testServices } from "../../support/rpc-services.ts";
+import { type RpcServers, startRpcServers } from "../../support/rpc-servers.ts";
+import { CounterService, endlessCount, silentCount } from "../../support/rpc-services.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { atRest, waitFor } from "../../support/wait-for.ts";
 
@@ -60,22 +59,6 @@ async function rawHttp(awaited: RegExp, ...parts: (string | Buffer)[]): Promise<
   socket.destroy();
   return answer;
 }
-
-describe("paths", () => {
-  const handler = createConnectHandler({ ...testServices(), ...recorder() });
-  it.each([
-    [path, true],
-    [`${path}?encoding=json`, true],
-    ["/auth.v1.IntrospectionService/Nope", true],
-    ["/auth.v1.IntrospectionService", false],
-    ["/auth.v1.IntrospectionService/Introspect/more", false],
-    ["/api/auth/v1/identities", false],
-    ["/", false],
-    ["", false],
-  ])("%s: %s", (asked, expected) => {
-    expect(handler.matches(asked)).toBe(expected);
-  });
-});
 
 describe("not a call", () => {
   it.each(["GET", "HEAD", "PUT", "DELETE"])("%s is 405 with Allow", async (method) => {

@@ -5,6 +5,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
+import type { Route } from "../../../src/platform/door/door.ts";
 import { createGrpcServer } from "../../../src/platform/rpc/grpc-server.ts";
 import { GrpcClient, loadMethod } from "../../support/grpc-client.ts";
 import { drip, startServer } from "../../support/http-connections.ts";
@@ -211,13 +212,14 @@ describe("requests that are reset as soon as they are sent", () => {
 
   it("are not begun on the port of HTTP, and too many end the connection", async () => {
     let handled = 0;
-    const rpc = {
-      matches: () => true,
-      handle() {
+    const route: Route = {
+      method: undefined,
+      path,
+      async handle() {
         handled += 1;
       },
     };
-    const { port } = await startServer({ tls: true, rpc });
+    const { port } = await startServer({ tls: true, routes: [route] });
     const socket = await beginHttp2(port, true);
     socket.write(resetRequests(1_000, path));
     await once(socket, "close");

@@ -8,9 +8,8 @@ import { connect as connectTls } from "node:tls";
 import { Hono } from "hono";
 import { beforeAll, describe, expect, it } from "vitest";
 import { corsPolicy } from "../../../src/platform/door/cors-policy.ts";
-import type { DirectRoute } from "../../../src/platform/door/direct-routes.ts";
+import type { Route } from "../../../src/platform/door/door.ts";
 import { httpCors } from "../../../src/platform/http/cors.ts";
-import { findDirectAmong } from "../../../src/platform/http/direct-requests.ts";
 import { createHttpServer } from "../../../src/platform/http/server.ts";
 import { bindContract, notFound } from "../../../src/platform/openapi/bind.ts";
 import { loadContract } from "../../../src/platform/openapi/document.ts";
@@ -25,35 +24,34 @@ const { logger } = captureLog();
 /** The paths of the requests that a route has handled without Hono, in order. */
 const handled: string[] = [];
 const ports = { direct: 0, hono: 0 };
-let routes: readonly DirectRoute[] = [];
+let routes: readonly Route[] = [];
 const cleanup = suiteCleanup();
 
-function counted(route: DirectRoute): DirectRoute {
+function counted({ direct, ...route }: Route): Route {
+  if (!direct) return route;
   return {
     ...route,
-    handle(request, response) {
+    direct(request, response) {
       handled.push(route.path);
-      return route.handle(request, response);
+      return direct(request, response);
     },
   };
 }
 
 beforeAll(async () => {
-  const { app: operations, direct } = bindContract<SampleOperations, string>(
-    sampleBinding(await loadContract(sampleTexts)),
-  );
-  routes = direct;
+  const bound = bindContract<SampleOperations, string>(sampleBinding(await loadContract(sampleTexts)));
+  routes = bound.routes;
   const app = new Hono();
   const cors = corsPolicy(["https://app.example"], []);
   app.use(httpCors(cors, logger));
-  app.route("/", operations);
+  app.route("/", bound.app);
   app.notFound(notFound(logger));
-  for (const [name, find] of [
-    ["direct", findDirectAmong(direct.map(counted), cors)],
-    ["hono", undefined],
+  for (const [name, served] of [
+    ["direct", { routes: routes.map(counted), cors }],
+    ["hono", { cors }],
   ] as const) {
     const server = createHttpServer({ logger });
-    server.serve({ fetch: app.fetch, direct: find });
+    server.serve({ fetch: app.fetch, ...served });
     ports[name] = await server.listen("127.0.0.1", 0);
     cleanup.defer(() => server.close(100));
   }
@@ -191,7 +189,7 @@ describe("the rest of a request that has its response", () => {
 
   it("does not hold up a shutdown", async () => {
     const server = createHttpServer({ logger });
-    server.serve({ fetch: () => new Response(), direct: findDirectAmong(routes, corsPolicy([], [])) });
+    server.serve({ fetch: () => new Response(), routes });
     const port = await server.listen("127.0.0.1", 0);
     const socket = connect({ port, host: "127.0.0.1" });
     socket.write(refused);
@@ -203,14 +201,11 @@ describe("the rest of a request that has its response", () => {
 });
 
 describe("a direct route", () => {
-  const route = (handle: DirectRoute["handle"]): DirectRoute => ({ method: "POST", path: "/a", handle });
+  const route = (direct: NonNullable<Route["direct"]>) => ({ method: "POST", path: "/a", direct });
 
-  async function respondBy(handle: DirectRoute["handle"], origins: readonly string[] = []) {
+  async function respondBy(direct: NonNullable<Route["direct"]>, origins: readonly string[] = []) {
     const server = createHttpServer({ logger });
-    server.serve({
-      fetch: () => new Response(),
-      direct: findDirectAmong([route(handle)], corsPolicy(origins, [])),
-    });
+    server.serve({ fetch: () => new Response(), routes: [route(direct)], cors: corsPolicy(origins, []) });
     const port = await server.listen("127.0.0.1", 0);
     try {
       return await exchange(port, request("POST /a", { Origin: "https://app.example" }, "a"));
@@ -234,7 +229,7 @@ describe("a direct route", () => {
   it("is found over TLS, where a client speaks HTTP/1", async () => {
     const server = createHttpServer({ logger, tls: localhostCertificate });
     const echo = route(async ({ method }, response) => void response.end(method));
-    server.serve({ fetch: () => new Response(), direct: findDirectAmong([echo], corsPolicy([], [])) });
+    server.serve({ fetch: () => new Response(), routes: [echo] });
     const port = await server.listen("127.0.0.1", 0);
     const socket = connectTls({
       port,
@@ -254,13 +249,9 @@ describe("a direct route", () => {
       const responses = { ...operation.responses, "200": { description: "", headers: { vary: {} } } };
       return { ...operation, responses };
     });
-    const { direct } = bindContract<SampleOperations, string>(sampleBinding({ ...document, operations }));
-    expect(direct.map(({ path }) => path)).toEqual(["/api/sample/v1/items"]);
-  });
-
-  it("must be the only one of its method and path", () => {
-    const one = route(async () => undefined);
-    expect(() => findDirectAmong([one, one], corsPolicy([], []))).toThrow("two routes of POST /a");
+    const bound = bindContract<SampleOperations, string>(sampleBinding({ ...document, operations }));
+    const paths = bound.routes.flatMap(({ direct, path }) => (direct ? [path] : []));
+    expect(paths).toEqual(["/api/sample/v1/items"]);
   });
 });
 

@@ -9,6 +9,7 @@ import { setTimeout } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
 import { envelope, GrpcClient, loadMethod } from "../../support/grpc-client.ts";
+import { exchange } from "../../support/http-app.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { startSheddableServers } from "../../support/sheddable-servers.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -265,7 +266,7 @@ it("lets nobody use it against others by responses that are not read", async () 
   }
 });
 
-it("forgets requests whose connection is lost, also those that were pipelined", async () => {
+it("counts the work for requests whose connection is lost, also those that were pipelined, until it is over", async () => {
   const servers = await startSheddableServers();
   const inFlight = 'sample_requests_in_flight{priority="normal"}';
   const pipelined =
@@ -274,6 +275,14 @@ it("forgets requests whose connection is lost, also those that were pipelined", 
   const socket = connect(servers.httpPort, "127.0.0.1");
   socket.write(pipelined.repeat(3));
   await waitFor(async () => expect(await servers.metric(inFlight)).toBe(3));
+  const closed = once(socket, "close");
   socket.destroy();
+  await closed;
+  // The server has seen the end of that connection once it has closed one that ended later.
+  expect(await exchange(servers.httpPort, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).toMatch(
+    /^HTTP/,
+  );
+  expect(await servers.metric(inFlight)).toBe(3);
+  servers.release();
   await waitFor(async () => expect(await servers.metric(inFlight)).toBe(0));
 });

@@ -4,7 +4,7 @@ import { request as httpRequest } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { text } from "node:stream/consumers";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { normalTarget } from "../../../src/platform/base/addresses.ts";
+import { normalTarget } from "../../../src/platform/door/targets.ts";
 import { exchange } from "../../support/http-app.ts";
 import { startServer } from "../../support/http-connections.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
@@ -99,10 +99,13 @@ describe("a target", () => {
   it("that is a URL has its authority in place of Host, and / in place of no path", async () => {
     const { port } = await startServer({
       fetch: ({ url }) => new Response(url),
-      rpc: {
-        matches: (path) => path === "/rpc",
-        handle: (request, response) => response.end(`${request.headers.host}`),
-      },
+      routes: [
+        {
+          method: undefined,
+          path: "/rpc",
+          handle: async (request, response) => void response.end(`${request.headers.host}`),
+        },
+      ],
     });
     const ask = async (start: string) => {
       const response = await exchange(port, `GET ${start}\r\nConnection: close\r\n\r\n`);
