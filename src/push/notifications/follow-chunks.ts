@@ -2,7 +2,7 @@
  * How chunks follow their notification, whose state alone decides from its commit on whether they are sent. They are
  * written afterwards, in steps: parked as they are met, READY again after the resume, or dropped.
  */
-import { and, eq, inArray, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, or, type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import type { ChunkState } from "../queue/chunk-states.ts";
 import { deliveryChunks } from "../schema.ts";
@@ -85,8 +85,8 @@ function fateOf(notification: LockedNotification | undefined): Fate {
 }
 
 /**
- * Sets a chunk aside that this process has taken, as its notification is not to be sent now, and up to 999 others with
- * it. If it is to be sent after all, it is READY again, as if it had not been taken.
+ * Sets a chunk aside that this process has taken or met, as its notification is not to be sent now, and up to 999 others
+ * with it. If it is to be sent after all, it is READY again, as if it had not been taken.
  * @returns the devices that were dropped; none if the attempt has lost the chunk
  */
 export function setAside(
@@ -95,7 +95,8 @@ export function setAside(
 ): Promise<{ readonly dropped: number }> {
   return db.transaction(async (tx) => {
     const { from, to } = fateOf(await lockNotification(tx, notificationId, "share"));
-    const own = and(eq(chunk.id, id), eq(chunk.attempt, attempt), eq(chunk.state, "TAKEN"));
+    const isOwn = and(eq(chunk.attempt, attempt), eq(chunk.state, "TAKEN"));
+    const own = and(eq(chunk.id, id), or(isOwn, inArray(chunk.state, from)));
     const taken = to === ready ? { ...ready, takes: sql`greatest(${chunk.takes} - 1, 0)` } : to;
     const [one] = await write(tx, own, taken);
     if (!one) return { dropped: 0 };

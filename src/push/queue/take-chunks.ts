@@ -148,6 +148,9 @@ const rest = selection({
 
 const isPaused = (provider: unknown) => sql`exists (
   select from ${providerStates} p where ${isWholeProvider(p, provider)} and ${isPausedAt(p.pausedUntil, sql`now()`)})`;
+/** Its devices count as dropped: to take the chunk would make them remaining once more. */
+const isCancelled = sql`exists (
+  select from ${notifications} n where ${n.id} = ${chunk.notificationId} and ${n.state} = 'CANCELLED')`;
 const isReady = (provider: unknown) => sql`${chunk.provider} = ${provider} and ${chunk.state} = 'READY'`;
 /** A candidate: its devices that are left are counted without reading their ids. */
 const candidate = sql`${chunk.id} as chosen_id,
@@ -170,7 +173,9 @@ const takeFirst = (
   ),
   taken as (
     update ${deliveryChunks}
-    set ${chunk.state} = 'TAKEN', ${chunk.processId} = ${process}::uuid, ${chunk.attempt} = gen_random_uuid(),
+    set ${chunk.state} = case when ${isCancelled} then ${chunk.state} else 'TAKEN' end,
+      ${chunk.processId} = case when not ${isCancelled} then ${process}::uuid end,
+      ${chunk.attempt} = gen_random_uuid(),
       ${chunk.stored} = 0, ${chunk.takes} = ${chunk.takes} + 1,
       ${chunk.firstAttemptAt} = coalesce(${chunk.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
     where ${chunk.id} = any(array(select chosen_id from chosen))

@@ -3,6 +3,8 @@ import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { setAside } from "../../../src/push/notifications/follow-chunks.ts";
+import { Processes } from "../../../src/push/queue/processes.ts";
+import { ChunkTaker } from "../../../src/push/queue/take-chunks.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -62,6 +64,22 @@ describe.each(backends)("setting chunks aside on %s", (backend) => {
     expect(await aside(taken)).toEqual({ dropped: 5 });
     expect(await states(taken.id)).toEqual({ DONE: 3 });
     expect(await lab.notifications.get(taken.id)).toMatchObject({ planned: 5, dropped: 5, remaining: 0 });
+  });
+
+  test("what a cancelled notification has dropped stays dropped when a process meets it", async () => {
+    await lab.addDevices([{ userId: "ann" }]);
+    const id = await lab.accept();
+    await lab.plan();
+    await lab.db.execute(sql`update push.notifications set state = 'CANCELLED'`);
+    const dropped = { planned: 1, dropped: 1, remaining: 0 };
+    expect(await lab.notifications.get(id)).toMatchObject(dropped);
+    const { db, leases } = lab.database;
+    const processes = new Processes({ db, leases, logger: lab.log.logger, released: () => undefined });
+    const [met] = await new ChunkTaker(db, processes, "outbox").take(1, { chunks: 1, retries: 1 }, []);
+    expect(met).toMatchObject({ notificationId: id, notification: undefined, devices: [] });
+    expect(await lab.notifications.get(id)).toMatchObject(dropped);
+    expect(met && (await setAside(db, met))).toEqual({ dropped: 1 });
+    expect(await states(id)).toEqual({ DONE: 1 });
   });
 
   test("one that is to be sent after all is ready, as if it had not been taken", async () => {
