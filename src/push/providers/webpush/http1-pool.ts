@@ -76,12 +76,15 @@ export class Http1Pool {
     const fields = all.flatMap((name, index) =>
       index % 2 === 0 && !name.startsWith(":") ? [[name, all[index + 1] ?? ""]] : [],
     );
+    const until = performance.now() + this.#timeoutMs;
     const signal = AbortSignal.timeout(this.#timeoutMs);
     const sendRequest = this.#isSecure ? httpsRequest : httpRequest;
     // It takes no longer than the timeout, which those before it reach earlier.
     if (this.#room === 0) await new Promise<void>((begin) => this.#waiting.push(begin));
     else this.#room -= 1;
     try {
+      // In a process that was frozen meanwhile the signal comes late, and others may send the message by now.
+      if (performance.now() >= until) return noResponse();
       const request = sendRequest({
         ...this.#origin,
         method: methodIn(shared),
