@@ -48,6 +48,11 @@ export function isHealthy(provider: Provider, ledgerName: string): boolean {
   return ledgerName.startsWith(healthy);
 }
 
+/** Whether FCM says of each message that the project lacks a credential: its devices become dead letters at once. */
+export function isBlocked(provider: Provider, ledgerName: string): boolean {
+  return provider === "fcm" && ledgerName.startsWith(beginnings.fcm.barred);
+}
+
 /** Which provider and fate the device with this number has: the same in each run. */
 export function drawOf(n: number): { provider: Provider; fate: Fate } {
   // Two fractions of golden sections spread evenly, whatever part of the numbers is looked at.

@@ -1,6 +1,6 @@
 /** Gathers what the judge needs, when all is over: what the fakes accepted, and what the tables say. */
 import type postgres from "postgres";
-import { isHealthy, ledgerToken } from "./audience.ts";
+import { isBlocked, isHealthy, ledgerToken } from "./audience.ts";
 import { type Fakes, providers } from "./fakes.ts";
 import { type Account, type Circumstances, type Device, Judge, type Verdict } from "./judge.ts";
 import type { Sent } from "./work.ts";
@@ -24,13 +24,18 @@ export async function judgeRun(
 }
 
 async function loadDevices(admin: postgres.Sql): Promise<Device[]> {
-  const rows = await admin<Omit<Device, "isHealthy">[]>`
+  const rows = await admin<Omit<Device, "isHealthy" | "isBlocked">[]>`
     select id::float8 as id, provider, token, utc_offset as "utcOffset", deleted_at is not null as "isDeleted",
       was_first as "wasFirst"
     from chaos.devices`;
   return rows.map((row) => {
     const token = ledgerToken(row.provider, row.token);
-    return { ...row, token, isHealthy: isHealthy(row.provider, token) };
+    return {
+      ...row,
+      token,
+      isHealthy: isHealthy(row.provider, token),
+      isBlocked: isBlocked(row.provider, token),
+    };
   });
 }
 
@@ -38,7 +43,13 @@ async function accountOf(admin: postgres.Sql, id: string): Promise<Account> {
   const [sums] = await admin<{ planned: number; sent: number; failed: number; dropped: number }[]>`
     select coalesce(sum(planned), 0)::int as planned, coalesce(sum(sent), 0)::int as sent,
       coalesce(sum(failed), 0)::int as failed, coalesce(sum(dropped), 0)::int as dropped
-    from push.delivery_chunks where notification_id = ${id}`;
+    from (
+      select planned, sent, failed, dropped from push.delivery_chunks where notification_id = ${id}
+      union all
+      select total.* from push.notifications n cross join lateral jsonb_to_recordset(n.totals) as total (
+        planned int, sent int, failed int, dropped int)
+      where n.id = ${id}
+    ) as part`;
   const dead = await admin<{ id: number }[]>`
     select unnest(device_ids)::float8 as id from push.delivery_chunks
     where notification_id = ${id} and state = 'DEAD'`;

@@ -16,7 +16,7 @@ const id = "019a9f00-0000-7000-8000-000000000000";
 function device(number: number, differs: Partial<Device> = {}): Changeable<Device> {
   return {
     ...{ id: number, provider: "fcm", token: `device-${number}`, utcOffset: 0 },
-    ...{ isHealthy: true, isDeleted: false, wasFirst: true, ...differs },
+    ...{ isHealthy: true, isBlocked: false, isDeleted: false, wasFirst: true, ...differs },
   };
 }
 
@@ -99,6 +99,14 @@ describe("nothing is wrong", () => {
         run.account.planned += 1;
         run.account.devices = [...run.account.devices, 5];
         add(run, run.newcomer);
+      },
+    ],
+    [
+      "where the project lacks what a device needs, which is a dead letter",
+      (run) => {
+        run.unhealthy.isBlocked = true;
+        run.account.failed -= 1;
+        run.account.dead = new Set([run.unhealthy.id]);
       },
     ],
     [

@@ -38,6 +38,8 @@ export interface Device {
   readonly token: string;
   readonly utcOffset: number;
   readonly isHealthy: boolean;
+  /** Each of its messages becomes a dead letter at once, until the project has what it lacks. */
+  readonly isBlocked: boolean;
   readonly isDeleted: boolean;
   /** It was there before the first notification was sent. */
   readonly wasFirst: boolean;
@@ -154,8 +156,9 @@ export class Judge {
       this.#mark("planned twice", `${one.id}: ${account.planned} planned, ${planned.size} devices`);
     for (const id of accepted)
       if (!planned.has(id)) this.#mark("not in the audience", `${one.id} to device ${id}`);
-    // A device is given up after an hour of failures, or if its job fails each time: neither happens in such a run.
-    if (dead.size > 0) this.#mark("given up", `${one.id}: ${dead.size} devices`);
+    // Others are given up after an hour of failures, or if their chunk fails each time: neither happens in such a run.
+    const givenUp = [...dead].filter((id) => !this.#byId.get(id)?.isBlocked);
+    if (givenUp.length > 0) this.#mark("given up", `${one.id}: ${givenUp.length} devices`);
     if (!isCancelled) this.#checkLost(one, planned, accepted, dead);
     const devices = account.devices.flatMap((id) => this.#byId.get(id) ?? []);
     for (const problem of countsWrong(account, devices, accepted)) {
