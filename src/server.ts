@@ -24,6 +24,7 @@ import { createLifecycle, type Lifecycle, type ReadinessHandle } from "./platfor
 import { becomeReady, followDatabase, prepareBroker } from "./platform/process/readiness.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
+import { rpcHeaders } from "./platform/rpc/service.ts";
 import { SettingsError } from "./platform/settings/settings.ts";
 import type { Settings } from "./services.ts";
 
@@ -141,10 +142,7 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
   const { services, builtIn } = composed;
   const app = new Hono({ router: new TrieRouter() });
   const apis = [...services, ...builtIn];
-  const cors = corsPolicy(
-    origins,
-    apis.map(({ document }) => apiHeaders(document)),
-  );
+  const cors = corsPolicy(origins, [...apis.map(({ document }) => apiHeaders(document)), rpcHeaders]);
   if (cors.origins.length > 0) app.use(httpCors(cors, logger));
   for (const api of apis) {
     app.route("/", createApiReference(api.document, logger));

@@ -1,16 +1,15 @@
 /** The kinds of error that only the auth service returns; openapi/auth.yaml lists these and the platform's. */
-import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ServiceError } from "../platform/base/errors.ts";
 
-const taken = { status: 409, grpc: Code.AlreadyExists, oauth: "invalid_request" } as const;
-const invalid = { code: "invalid_request", status: 400, grpc: Code.InvalidArgument } as const;
-const refused = { code: "unauthenticated", status: 401, grpc: Code.Unauthenticated } as const;
+const taken = { status: 409, grpc: "AlreadyExists", oauth: "invalid_request" } as const;
+const invalid = { code: "invalid_request", status: 400, grpc: "InvalidArgument" } as const;
+const refused = { code: "unauthenticated", status: 401, grpc: "Unauthenticated" } as const;
 
 export const AuthErrorKinds = {
   identityNotFound: {
     code: "identity_not_found",
     status: 404,
-    grpc: Code.NotFound,
+    grpc: "NotFound",
     oauth: "invalid_request",
     title: "Identity not found",
   },
@@ -18,12 +17,12 @@ export const AuthErrorKinds = {
   identityPhoneTaken: { ...taken, code: "identity_phone_taken", title: "Phone number taken" },
   identityEmailTaken: { ...taken, code: "identity_email_taken", title: "E-mail address taken" },
   /** Introspection over gRPC reports a missing token as INTERNAL: its contract says so. */
-  missingToken: { ...invalid, grpc: Code.Internal, oauth: "invalid_request", title: "Invalid request" },
+  missingToken: { ...invalid, grpc: "Internal", oauth: "invalid_request", title: "Invalid request" },
   invalidClient: { ...refused, oauth: "invalid_client", title: "Not authenticated" },
   invalidGrant: { ...invalid, oauth: "invalid_grant", title: "Invalid grant" },
   unauthorizedClient: {
     ...invalid,
-    grpc: Code.PermissionDenied,
+    grpc: "PermissionDenied",
     oauth: "unauthorized_client",
     title: "Unauthorized client",
   },

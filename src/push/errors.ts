@@ -1,8 +1,7 @@
 /** The kinds of error that only the push service returns, in the shape of the platform's table. */
-import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/base/errors.ts";
 
-const notFound = { status: 404, grpc: Code.NotFound, oauth: "invalid_request" } as const;
+const notFound = { status: 404, grpc: "NotFound", oauth: "invalid_request" } as const;
 
 export const PushErrorKinds = {
   notificationNotFound: { ...notFound, code: "notification_not_found", title: "Notification not found" },
@@ -10,14 +9,14 @@ export const PushErrorKinds = {
   idempotencyKeyReused: {
     code: "idempotency_key_reused",
     status: 409,
-    grpc: Code.AlreadyExists,
+    grpc: "AlreadyExists",
     oauth: "invalid_request",
     title: "Idempotency key reused",
   },
   notificationFinished: {
     code: "notification_finished",
     status: 409,
-    grpc: Code.FailedPrecondition,
+    grpc: "FailedPrecondition",
     oauth: "invalid_request",
     title: "Notification finished",
   },

@@ -17,7 +17,7 @@ import {
   IntrospectionService,
   type IntrospectResponseSchema,
 } from "../../gen/proto/auth/v1/introspection_pb.ts";
-import { ErrorKinds, ServiceError } from "../../src/platform/base/errors.ts";
+import { type ErrorKind, ErrorKinds, ServiceError } from "../../src/platform/base/errors.ts";
 import { implement, type RpcCall, type RpcService } from "../../src/platform/rpc/service.ts";
 
 const file = fileDesc(
@@ -142,10 +142,16 @@ export function testServices(): { services: RpcService[]; seen: Seen } {
 
 /** An error of each code that there is. */
 export function failure(code: Code): ServiceError {
+  const grpc = Code[code] ?? "";
+  if (!isStatus(grpc)) throw new Error(`there is no status ${code}`);
   return new ServiceError(
-    { code: "test", status: 500, grpc: code, oauth: "server_error", title: "Test" },
-    `Failed with ${Code[code]}.`,
+    { code: "test", status: 500, grpc, oauth: "server_error", title: "Test" },
+    `Failed with ${grpc}.`,
   );
+}
+
+function isStatus(name: string): name is ErrorKind["grpc"] {
+  return name in Code;
 }
 
 function silence(call: RpcCall, seen: Seen): Promise<never> {

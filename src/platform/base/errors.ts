@@ -1,12 +1,17 @@
 /** Errors that reach callers, over every protocol. Any other thrown value is a defect: callers get `internal_error`. */
-import { Code } from "@connectrpc/connect";
 import { isDatabaseUnavailable } from "./database-errors.ts";
+
+/** An error's status over gRPC, by its name, which is written in this way in most languages. */
+type GrpcStatus =
+  | ("Canceled" | "Unknown" | "InvalidArgument" | "DeadlineExceeded" | "NotFound" | "AlreadyExists")
+  | ("PermissionDenied" | "ResourceExhausted" | "FailedPrecondition" | "Aborted" | "OutOfRange")
+  | ("Unimplemented" | "Internal" | "Unavailable" | "DataLoss" | "Unauthenticated");
 
 export interface ErrorKind {
   /** Member of the closed list in the service's OpenAPI document. */
   readonly code: string;
   readonly status: number;
-  readonly grpc: Code;
+  readonly grpc: GrpcStatus;
   /** `error` of RFC 6749 section 5.2 and its registry, for the OAuth operations. */
   readonly oauth: string;
   /** RFC 9457 `title`: the same text for every error of the kind. */
@@ -18,77 +23,77 @@ export const ErrorKinds = {
   invalidRequest: {
     code: "invalid_request",
     status: 400,
-    grpc: Code.InvalidArgument,
+    grpc: "InvalidArgument",
     oauth: "invalid_request",
     title: "Invalid request",
   },
   unauthenticated: {
     code: "unauthenticated",
     status: 401,
-    grpc: Code.Unauthenticated,
+    grpc: "Unauthenticated",
     oauth: "invalid_client",
     title: "Not authenticated",
   },
   forbidden: {
     code: "forbidden",
     status: 403,
-    grpc: Code.PermissionDenied,
+    grpc: "PermissionDenied",
     oauth: "unauthorized_client",
     title: "Forbidden",
   },
   notFound: {
     code: "not_found",
     status: 404,
-    grpc: Code.NotFound,
+    grpc: "NotFound",
     oauth: "invalid_request",
     title: "Not found",
   },
   methodNotAllowed: {
     code: "method_not_allowed",
     status: 405,
-    grpc: Code.Unimplemented,
+    grpc: "Unimplemented",
     oauth: "invalid_request",
     title: "Method not allowed",
   },
   notAcceptable: {
     code: "not_acceptable",
     status: 406,
-    grpc: Code.InvalidArgument,
+    grpc: "InvalidArgument",
     oauth: "invalid_request",
     title: "Not acceptable",
   },
   contentTooLarge: {
     code: "content_too_large",
     status: 413,
-    grpc: Code.ResourceExhausted,
+    grpc: "ResourceExhausted",
     oauth: "invalid_request",
     title: "Content too large",
   },
   unsupportedMediaType: {
     code: "unsupported_media_type",
     status: 415,
-    grpc: Code.InvalidArgument,
+    grpc: "InvalidArgument",
     oauth: "invalid_request",
     title: "Unsupported media type",
   },
   tooManyRequests: {
     code: "too_many_requests",
     status: 429,
-    grpc: Code.ResourceExhausted,
+    grpc: "ResourceExhausted",
     oauth: "slow_down",
     title: "Too many requests",
   },
   internal: {
     code: "internal_error",
     status: 500,
-    grpc: Code.Internal,
+    grpc: "Internal",
     oauth: "server_error",
     title: "Internal server error",
   },
   unavailable: {
     code: "unavailable",
     status: 503,
-    grpc: Code.Unavailable,
+    grpc: "Unavailable",
     oauth: "temporarily_unavailable",
     title: "Service unavailable",
   },

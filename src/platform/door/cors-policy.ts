@@ -1,7 +1,6 @@
 /** What pages of other origins may do (CORS, Fetch standard), on the HTTP APIs and the RPC protocols. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import { cors as connectCors } from "@connectrpc/connect";
 
 export interface ApiHeaders {
   readonly requestHeaders: readonly string[];
@@ -11,7 +10,7 @@ export interface ApiHeaders {
 /** The policy of every path for pages of these origins. An RPC path states its own methods. */
 export type CorsPolicy = ReturnType<typeof corsPolicy>;
 
-/** The policy of a whole port: headers of every API, of these APIs, and of Connect and gRPC-Web. */
+/** The policy of a whole port: headers of every API, and of these. */
 export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders[]) {
   return {
     origins,
@@ -19,12 +18,10 @@ export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders
     allowedHeaders: distinct([
       ...["Authorization", "If-None-Match", "X-Request-Id", "traceparent"],
       ...apis.flatMap(({ requestHeaders }) => requestHeaders),
-      ...connectCors.allowedHeaders,
     ]),
     exposedHeaders: distinct([
       ...["Allow", "ETag", "Retry-After", "WWW-Authenticate", "X-Request-Id"],
       ...apis.flatMap(({ responseHeaders }) => responseHeaders),
-      ...connectCors.exposedHeaders,
     ]),
     /** Seconds that browsers cache a preflight response, and that a removed origin may still send requests. */
     maxAgeSeconds: 600,

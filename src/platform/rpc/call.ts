@@ -215,7 +215,7 @@ export class ActiveCall implements RpcCall, Timed {
 export function connectError({ message, kind, retryAfterSeconds: wait }: ServiceError): ConnectError {
   // Half a surrogate pair cannot be percent-encoded: as a status message it would break the response.
   const detail = message.toWellFormed();
-  return new ConnectError(detail, kind.grpc, wait === undefined ? {} : { "retry-after": `${wait}` });
+  return new ConnectError(detail, Code[kind.grpc], wait === undefined ? {} : { "retry-after": `${wait}` });
 }
 
 export function deadlineExceeded(): ConnectError {

@@ -8,8 +8,16 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
+import { cors } from "@connectrpc/connect";
 import type { Prioritized, Priority } from "../base/priority.ts";
 import type { RequestContext } from "../base/request-context.ts";
+import type { ApiHeaders } from "../door/cors-policy.ts";
+
+/** The headers that pages send and read over Connect and gRPC-Web. */
+export const rpcHeaders: ApiHeaders = {
+  requestHeaders: cors.allowedHeaders,
+  responseHeaders: cors.exposedHeaders,
+};
 
 export interface RpcCall {
   readonly context: RequestContext;

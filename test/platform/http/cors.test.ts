@@ -5,6 +5,7 @@ import { corsPolicy } from "../../../src/platform/door/cors-policy.ts";
 import { httpCors } from "../../../src/platform/http/cors.ts";
 import { apiHeaders } from "../../../src/platform/openapi/api-headers.ts";
 import { contractTexts, loadContract } from "../../../src/platform/openapi/document.ts";
+import { rpcHeaders } from "../../../src/platform/rpc/service.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { type RpcServers, startRpcServers } from "../../support/rpc-servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -13,7 +14,7 @@ const origin = "https://app.example";
 const documents = await Promise.all(
   ["auth", "push-orchestration", "otp-verifier"].map((name) => loadContract(contractTexts(name))),
 );
-const policy = corsPolicy([origin], documents.map(apiHeaders));
+const policy = corsPolicy([origin], [...documents.map(apiHeaders), rpcHeaders]);
 const { logger } = captureLog();
 const app = new Hono().use(httpCors(policy, logger)).get("/", (c) => c.text("ok"));
 let servers: RpcServers;
