@@ -1,7 +1,6 @@
 /** Composition root of the push service: makes its parts and connects them. */
 import { type Clock, systemClock } from "../platform/base/clock.ts";
-import { type Loop, pause } from "../platform/base/loop.ts";
-import { WakeUps } from "../platform/base/worker.ts";
+import { type Loop, pause, WakeUps } from "../platform/base/loop.ts";
 import type { Cache } from "../platform/cache/cache.ts";
 import type { CacheSettings } from "../platform/cache/cache-settings.ts";
 import { openCache } from "../platform/cache/open-cache.ts";

@@ -6,7 +6,7 @@ import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import type { Scenario } from "../../src/development/provider-fakes/scenario.ts";
-import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../src/platform/crypto/random.ts";
 import type { Database, OpenDatabase } from "../../src/platform/database/database.ts";
 import type { DatabaseSettings } from "../../src/platform/database/settings.ts";
 import { startFlags } from "../../src/platform/process/v8-flags.ts";

@@ -3,7 +3,7 @@ import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { systemClock } from "../../src/platform/base/clock.ts";
-import { WakeUps } from "../../src/platform/base/worker.ts";
+import { WakeUps } from "../../src/platform/base/loop.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { rowCount } from "../../src/platform/database/sql/statements.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";

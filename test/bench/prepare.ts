@@ -8,7 +8,7 @@ import { createKeyStore } from "../../src/auth/keys/key-store.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { createAccessTokens, newJti } from "../../src/auth/tokens/access-token.ts";
 import { systemClock } from "../../src/platform/base/clock.ts";
-import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../src/platform/crypto/random.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { createTestDatabase, postgresSettings, type TestDatabase } from "../support/backends.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";

@@ -9,8 +9,8 @@
 import { setTimeout } from "node:timers/promises";
 import { type SQL, sql } from "drizzle-orm";
 import postgres from "postgres";
-import { WakeUps } from "../../src/platform/base/worker.ts";
-import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
+import { WakeUps } from "../../src/platform/base/loop.ts";
+import { uuidv7 } from "../../src/platform/crypto/random.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";

@@ -1,7 +1,7 @@
 /** Rows of the push service's tables, as sending leaves them behind, for tests of what reads or removes them. */
 
 import { sql } from "drizzle-orm";
-import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../src/platform/crypto/random.ts";
 import { arrayLiteral, type Database } from "../../src/platform/database/database.ts";
 import { deliveryChunks, notifications } from "../../src/push/schema.ts";
 import { insertEntries, viewEntries } from "./history-rows.ts";

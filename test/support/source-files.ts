@@ -7,7 +7,7 @@ export interface SourceFile {
   readonly file: string;
   readonly text: string;
   readonly lines: number;
-  /** From the root, such as `src/platform/crypto/uuid.ts`; a package by its name. */
+  /** From the root, such as `src/platform/crypto/random.ts`; a package by its name. */
   readonly imports: readonly string[];
   readonly readsEnvironment: boolean;
 }

@@ -5,7 +5,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import { untraced } from "../../platform/base/tracing.ts";
-import { uuidv7 } from "../../platform/crypto/uuid.ts";
+import { uuidv7 } from "../../platform/crypto/random.ts";
 import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { hexOfBytea } from "../../platform/database/sql/columns.ts";

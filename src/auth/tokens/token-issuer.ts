@@ -1,6 +1,6 @@
 /** Issues token pairs. The tokens are made here, the authorization in create-authorization.ts. */
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
-import { uuidv7 } from "../../platform/crypto/uuid.ts";
+import { uuidv7 } from "../../platform/crypto/random.ts";
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client-repository.ts";
 import { type AccessTokens, newJti } from "./access-token.ts";

@@ -17,16 +17,16 @@ import {
   type Result,
 } from "./connections/connection.ts";
 import { Connector } from "./connections/connector.ts";
-import { drizzleOver } from "./connections/drizzle-over.ts";
-import { oneHost } from "./connections/hosts.ts";
-import { Lane, type LaneOptions, noConnection } from "./connections/lane.ts";
-import { checkResponds, checkSession } from "./connections/session.ts";
 import {
   defaultLimits,
+  drizzleOver,
   type Query,
   runTransaction,
   type TransactionLimits,
-} from "./connections/transaction.ts";
+} from "./connections/drizzle-over.ts";
+import { oneHost } from "./connections/hosts.ts";
+import { Lane, type LaneOptions, noConnection } from "./connections/lane.ts";
+import { checkResponds, checkSession } from "./connections/session.ts";
 import { isReachable, type OpenDatabase, type OpenOptions, type Reads } from "./database.ts";
 import { openHosts } from "./failover/open-hosts.ts";
 import { outagesOf } from "./failure.ts";

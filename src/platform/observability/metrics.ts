@@ -1,10 +1,16 @@
 /** The metrics of a process and their names. */
-import { Counter, collectDefaultMetrics, Gauge, Registry } from "prom-client";
-import type { HttpObserver, RpcObserver } from "../base/observers.ts";
-import { admissionMetrics } from "./admission-metrics.ts";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type {
+  AdmissionObserver,
+  CacheObserver,
+  DatabaseObserver,
+  HttpObserver,
+  LaneUsage,
+  RpcObserver,
+} from "../base/observers.ts";
+import { priorities } from "../base/priority.ts";
 import { brokerMetrics, janitorMetrics, outboxMetrics } from "./background-metrics.ts";
-import { cacheMetrics, databaseMetrics } from "./database-metrics.ts";
-import { DurationHistogram } from "./duration-histogram.ts";
+import { DurationHistogram, durationBuckets } from "./duration-histogram.ts";
 
 interface EventCounter<Label extends string> {
   /** @param by how many; 1 unless given */
@@ -95,4 +101,92 @@ function combinations(labels: Readonly<Record<string, readonly string[]>>): Reco
     (all, [name, values]) => all.flatMap((one) => values.map((value) => ({ ...one, [name]: value }))),
     [{}],
   );
+}
+
+function admissionMetrics(program: string, registry: Registry): AdmissionObserver {
+  const registers = [registry];
+  const shed = new Counter({
+    name: `${program}_requests_shed_total`,
+    help: "Requests and calls that were refused because more arrived than could be answered in time.",
+    labelNames: ["service", "priority"],
+    registers,
+  });
+  const waits = new DurationHistogram({
+    name: `${program}_request_wait_seconds`,
+    help: "Time from when an admitted request or call was read to its start.",
+    labelNames: ["priority"],
+    registers,
+  });
+  for (const priority of priorities) waits.zero({ priority });
+  return {
+    waited: (priority, seconds) => waits.observe({ priority }, seconds),
+    inFlight(count) {
+      new Gauge({
+        name: `${program}_requests_in_flight`,
+        help: "Requests and calls that were admitted and have not been answered.",
+        labelNames: ["priority"],
+        registers,
+        collect() {
+          for (const [priority, value] of Object.entries(count())) this.set({ priority }, value);
+        },
+      });
+    },
+    shed: (service, priority, count) => shed.inc({ service, priority }, count),
+  };
+}
+
+/** The metrics of connections to databases, whose usage is read at each scrape. */
+function databaseMetrics(program: string, registry: Registry): (service: string) => DatabaseObserver {
+  const lanes: { labels: { service: string; lane: string }; usage: () => LaneUsage }[] = [];
+  const labelNames = ["service", "lane"] as const;
+  const registers = [registry];
+  function gauge(name: string, help: string, value: keyof LaneUsage): void {
+    new Gauge({
+      name: `${program}_database_${name}`,
+      help,
+      labelNames,
+      registers,
+      collect() {
+        for (const { labels, usage } of lanes) this.set(labels, usage()[value]);
+      },
+    });
+  }
+  gauge("connections", "Open connections to the database.", "open");
+  gauge("connections_in_use", "Connections to the database that have work.", "inUse");
+  gauge("waiting", "Statements and transactions that wait for a connection.", "waiting");
+  const waits = new Histogram({
+    name: `${program}_database_wait_seconds`,
+    help: "Time for which a statement or transaction waited for a connection, whether it got one or gave up.",
+    labelNames,
+    buckets: durationBuckets,
+    registers,
+  });
+  const failures = new Counter({
+    name: `${program}_database_connect_failures_total`,
+    help: "Connections to the database that could not be made.",
+    labelNames: ["service"],
+    registers,
+  });
+  return (service) => {
+    failures.inc({ service }, 0);
+    return {
+      lane(lane, usage) {
+        lanes.push({ labels: { service, lane }, usage });
+        waits.zero({ service, lane });
+      },
+      waited: (lane, seconds) => waits.observe({ service, lane }, seconds),
+      connectFailed: () => failures.inc({ service }),
+    };
+  };
+}
+
+/** Whether the caches can be used. A service without one has no series. */
+function cacheMetrics(program: string, registry: Registry): (service: string) => CacheObserver {
+  const usable = new Gauge({
+    name: `${program}_cache_usable`,
+    help: "1 while this process can use the cache, 0 while what it is for is done without it.",
+    labelNames: ["service"],
+    registers: [registry],
+  });
+  return (service) => ({ usable: (isUsable) => usable.set({ service }, isUsable ? 1 : 0) });
 }

@@ -2,8 +2,7 @@
  * Delivery: takes the chunks that planning has made and sends them, within a rate limit that all processes share. A
  * crash repeats at most the messages in flight and those whose outcome came just before.
  */
-import { every, type Loop } from "../../platform/base/loop.ts";
-import { startWorker, type WakeUps } from "../../platform/base/worker.ts";
+import { every, type Loop, startWorker, type WakeUps } from "../../platform/base/loop.ts";
 import type { OpenDatabase } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";

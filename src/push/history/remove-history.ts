@@ -1,6 +1,6 @@
 /** Removes entries that are too old: first the users who will have none left, block by block, and then the entries. */
 import { eq, type SQL, sql } from "drizzle-orm";
-import { lowestUuidv7 } from "../../platform/crypto/uuid.ts";
+import { lowestUuidv7 } from "../../platform/crypto/random.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer, listOf, nullable } from "../../platform/database/sql/readers.ts";

@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import { eq, type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { currentSpan } from "../../platform/base/tracing.ts";
-import { uuidv7 } from "../../platform/crypto/uuid.ts";
+import { uuidv7 } from "../../platform/crypto/random.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { rowCount } from "../../platform/database/sql/statements.ts";

@@ -5,7 +5,7 @@
 import { and, gt, ne, type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Loop } from "../../platform/base/loop.ts";
-import { startWorker, type WakeUps } from "../../platform/base/worker.ts";
+import { startWorker, type WakeUps } from "../../platform/base/loop.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { rows, selection } from "../../platform/database/sql/statements.ts";

@@ -15,7 +15,7 @@ import { eq, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import type { Loop } from "../../platform/base/loop.ts";
-import { startWorker, type WakeUps } from "../../platform/base/worker.ts";
+import { startWorker, type WakeUps } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { inQueueSpan } from "../../platform/messaging/event-spans.ts";
 import type { Logger } from "../../platform/observability/logger.ts";

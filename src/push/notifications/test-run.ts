@@ -4,7 +4,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
-import { uuidv7 } from "../../platform/crypto/uuid.ts";
+import { uuidv7 } from "../../platform/crypto/random.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import type { Logger } from "../../platform/observability/logger.ts";

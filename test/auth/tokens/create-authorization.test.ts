@@ -7,7 +7,7 @@ import { authMigrations } from "../../../src/auth/service.ts";
 import { createCreateAuthorization } from "../../../src/auth/tokens/create-authorization.ts";
 import { newRefreshToken } from "../../../src/auth/tokens/refresh-token.ts";
 import { sqlState } from "../../../src/platform/base/database-errors.ts";
-import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../../src/platform/crypto/random.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { backends } from "../../support/servers.ts";
 import { createMigratedServiceDatabase } from "../../support/service-database.ts";

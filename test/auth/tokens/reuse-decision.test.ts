@@ -15,7 +15,7 @@ import {
 } from "../../../src/auth/tokens/refresh-token.ts";
 import { createRotations } from "../../../src/auth/tokens/rotations.ts";
 import { ErrorKinds, ServiceError } from "../../../src/platform/base/errors.ts";
-import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../../src/platform/crypto/random.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { postgresSettings } from "../../support/backends.ts";
 import { findPostgresql } from "../../support/postgresql/binaries.ts";

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { hashPart, newRefreshToken } from "../../../src/auth/tokens/refresh-token.ts";
 import { createRotations } from "../../../src/auth/tokens/rotations.ts";
-import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../../src/platform/crypto/random.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";

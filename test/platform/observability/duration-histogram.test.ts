@@ -1,8 +1,10 @@
 /** A duration histogram is exposed exactly as prom-client exposes its own. */
 import { Histogram, Registry } from "prom-client";
 import { describe, expect, test } from "vitest";
-import { durationBuckets } from "../../../src/platform/observability/duration-buckets.ts";
-import { DurationHistogram } from "../../../src/platform/observability/duration-histogram.ts";
+import {
+  DurationHistogram,
+  durationBuckets,
+} from "../../../src/platform/observability/duration-histogram.ts";
 
 const [ours, theirs] = [new Registry(), new Registry()];
 const metric = {

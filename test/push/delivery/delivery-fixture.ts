@@ -1,8 +1,8 @@
 /** What the tests of delivery share: a database with devices and planned chunks, and workers on it. */
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { WakeUps } from "../../../src/platform/base/worker.ts";
-import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { WakeUps } from "../../../src/platform/base/loop.ts";
+import { uuidv7 } from "../../../src/platform/crypto/random.ts";
 import { arrayLiteral, type Database, type Reads } from "../../../src/platform/database/database.ts";
 import { createMetrics, type Metrics } from "../../../src/platform/observability/metrics.ts";
 import { pushMigrations } from "../../../src/push/database.ts";

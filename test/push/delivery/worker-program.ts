@@ -4,7 +4,7 @@
  */
 
 import { systemClock } from "../../../src/platform/base/clock.ts";
-import { WakeUps } from "../../../src/platform/base/worker.ts";
+import { WakeUps } from "../../../src/platform/base/loop.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import type { DatabaseSettings } from "../../../src/platform/database/settings.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";

@@ -2,7 +2,7 @@
 import { sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../../src/platform/crypto/random.ts";
 import { forgetUser, removeDeadDevices, removeSignedOut } from "../../../src/push/devices/remove-devices.ts";
 import { endedAuthorization } from "../../../src/push/events.ts";
 import { createHistory } from "../../../src/push/history/history.ts";

@@ -1,7 +1,7 @@
 /** How entries are kept: numbers of users, and a bit in the row that their block shares. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../../src/platform/crypto/random.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import { rawRows } from "../../../src/platform/database/sql/statements.ts";
 import { pushMigrations } from "../../../src/push/database.ts";

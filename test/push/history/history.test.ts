@@ -1,7 +1,7 @@
 /** History: who sees what of it, in which order, and what marks an entry as viewed. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { uuidv7 } from "../../../src/platform/crypto/random.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { forgetUser } from "../../../src/push/devices/remove-devices.ts";

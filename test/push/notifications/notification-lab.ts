@@ -1,6 +1,6 @@
 /** What the tests of notifications stand on: a database of their own, devices, and looks at the tables. */
 import { sql } from "drizzle-orm";
-import { WakeUps } from "../../../src/platform/base/worker.ts";
+import { WakeUps } from "../../../src/platform/base/loop.ts";
 import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/platform/database/database.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { createFollower } from "../../../src/push/notifications/follower.ts";

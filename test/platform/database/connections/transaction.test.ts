@@ -6,7 +6,7 @@ import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../../src/auth/service.ts";
 import { isDatabaseUnavailable } from "../../../../src/platform/base/database-errors.ts";
 import { Connection } from "../../../../src/platform/database/connections/connection.ts";
-import { runTransaction } from "../../../../src/platform/database/connections/transaction.ts";
+import { runTransaction } from "../../../../src/platform/database/connections/drizzle-over.ts";
 import type { Database } from "../../../../src/platform/database/database.ts";
 import { openDatabase } from "../../../../src/platform/database/open.ts";
 import { divide } from "../../../../src/platform/database/postgresql.ts";
