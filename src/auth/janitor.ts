@@ -7,7 +7,7 @@ import { type JanitorStep, type RoundOptions, runRound, startRounds } from "../p
 import { every, type Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
-import { names } from "../platform/database/sql/names.ts";
+import { names } from "../platform/database/sql/readers.ts";
 import { isAmong } from "../platform/database/sql/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";

@@ -7,7 +7,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { type Loop, startLoop } from "../platform/base/loop.ts";
 import type { Database } from "../platform/database/database.ts";
-import { names } from "../platform/database/sql/names.ts";
+import { names } from "../platform/database/sql/readers.ts";
 import { databasePulse } from "./schema.ts";
 
 /** Milliseconds between two beats; those of several processes fall together. */

@@ -8,8 +8,7 @@ import type { Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
 import { lowestUuidv7 } from "../platform/crypto/random.ts";
 import { arrayLiteral, type Database } from "../platform/database/database.ts";
-import { names } from "../platform/database/sql/names.ts";
-import { boolean, number } from "../platform/database/sql/readers.ts";
+import { boolean, names, number } from "../platform/database/sql/readers.ts";
 import {
   computed,
   isAmong,

@@ -2,8 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { integer, number, text } from "../../platform/database/sql/readers.ts";
+import { integer, names, number, text } from "../../platform/database/sql/readers.ts";
 import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { attempts } from "../schema.ts";
 import {

@@ -3,7 +3,7 @@ import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { hexOfBytea } from "../../platform/database/sql/columns.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Client } from "../clients/client-repository.ts";
 import { AuthEvents, recordEvent } from "../events.ts";

@@ -5,7 +5,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { isAmong, rowCount } from "../../platform/database/sql/statements.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";

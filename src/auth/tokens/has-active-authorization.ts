@@ -2,8 +2,7 @@
 import { sql } from "drizzle-orm";
 import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { integer } from "../../platform/database/sql/readers.ts";
+import { integer, names } from "../../platform/database/sql/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import { authorizations } from "../schema.ts";
 import { hasNotEnded } from "./end-authorizations.ts";

@@ -3,11 +3,11 @@ import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { fromPrimary, isStandby } from "../../platform/database/sql/from-primary.ts";
-import { names } from "../../platform/database/sql/names.ts";
 import {
   boolean,
   integer,
   listOf,
+  names,
   nullable,
   oneOf,
   type ReadBy,

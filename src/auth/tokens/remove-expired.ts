@@ -4,7 +4,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { isAmong, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { batchSize } from "../batches.ts";
 import { surelyNow } from "../running-time.ts";

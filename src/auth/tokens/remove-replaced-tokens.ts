@@ -3,8 +3,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { integer, nullable, text } from "../../platform/database/sql/readers.ts";
+import { integer, names, nullable, text } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   isAmong,

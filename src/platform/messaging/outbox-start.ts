@@ -7,8 +7,7 @@
 import { sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/pg-core";
 import type { Executor } from "../database/database.ts";
-import { names } from "../database/sql/names.ts";
-import { integer, listOf, nullable, number } from "../database/sql/readers.ts";
+import { integer, listOf, names, nullable, number } from "../database/sql/readers.ts";
 import { computed, onlyRow, selection } from "../database/sql/statements.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import { type OutboxTable, partOf } from "./outbox-table.ts";

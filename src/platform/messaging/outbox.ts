@@ -4,8 +4,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { OutboxBacklog } from "../base/observers.ts";
 import { currentSpan } from "../base/tracing.ts";
 import { arrayLiteral, type Executor } from "../database/database.ts";
-import { names } from "../database/sql/names.ts";
-import { number } from "../database/sql/readers.ts";
+import { names, number } from "../database/sql/readers.ts";
 import { computed, rows, selection } from "../database/sql/statements.ts";
 import type { OutboxTable } from "./outbox-table.ts";
 

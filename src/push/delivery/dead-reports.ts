@@ -1,7 +1,7 @@
 /** What providers respond about their users: who has an accepted device, and which devices they report dead. */
 import { sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { prepared } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";

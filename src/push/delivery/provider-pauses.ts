@@ -5,8 +5,7 @@
 import { and, eq, gt, isNull, lte, or, type SQL, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { nullable, number, oneOf, text } from "../../platform/database/sql/readers.ts";
+import { names, nullable, number, oneOf, text } from "../../platform/database/sql/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { endWaits } from "../queue/give-back.ts";

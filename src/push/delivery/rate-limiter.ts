@@ -4,8 +4,7 @@
  */
 import { and, lt, type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { number } from "../../platform/database/sql/readers.ts";
+import { names, number } from "../../platform/database/sql/readers.ts";
 import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { isWholeProvider, wholeProvider } from "../queue/provider-rows.ts";

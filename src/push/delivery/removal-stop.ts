@@ -5,8 +5,7 @@
 import { and, countDistinct, eq, gt, isNull, ne, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { integer } from "../../platform/database/sql/readers.ts";
+import { integer, names } from "../../platform/database/sql/readers.ts";
 import { computed, onlyRow, selection } from "../../platform/database/sql/statements.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";

@@ -5,8 +5,7 @@
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { boolean } from "../../platform/database/sql/readers.ts";
+import { boolean, names } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   prepared,

@@ -6,7 +6,7 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { type InputError, invalidInput, unavailable } from "../../platform/base/errors.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { KeptToken, PushProvider } from "../providers/provider.ts";
 import { devices } from "../schema.ts";

@@ -1,8 +1,7 @@
 import { eq, getTableName, type SQL, sql } from "drizzle-orm";
 import { confirmUnless } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { integer } from "../../platform/database/sql/readers.ts";
+import { integer, names } from "../../platform/database/sql/readers.ts";
 import { computed, epochMs, isAmong, rows, selection } from "../../platform/database/sql/statements.ts";
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
 import { planLock } from "../history/history-blocks.ts";

@@ -4,7 +4,7 @@
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Executor } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { blockSize, historyBlocks, historyUserNumbers, historyUsers } from "../schema.ts";
 
 const user = names(historyUsers);

@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { historyBlocks, historyViews } from "../schema.ts";
 import { isViewed } from "./history-statements.ts";
 

@@ -1,7 +1,6 @@
 /** The statements that read history, each bounded by the notifications to one user's block. */
 import { type SQL, sql } from "drizzle-orm";
-import { names } from "../../platform/database/sql/names.ts";
-import { boolean, text } from "../../platform/database/sql/readers.ts";
+import { boolean, names, text } from "../../platform/database/sql/readers.ts";
 import { computed, isoTime, selection } from "../../platform/database/sql/statements.ts";
 import { historyBlocks, historyUsers, historyViews, notifications } from "../schema.ts";
 import { bitOf, blockOf } from "./history-blocks.ts";

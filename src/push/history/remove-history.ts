@@ -2,8 +2,7 @@
 import { eq, type SQL, sql } from "drizzle-orm";
 import { lowestUuidv7 } from "../../platform/crypto/random.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { integer, listOf, nullable } from "../../platform/database/sql/readers.ts";
+import { integer, listOf, names, nullable } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   ctid,

@@ -7,7 +7,7 @@ import type { Clock } from "../../platform/base/clock.ts";
 import { currentSpan } from "../../platform/base/tracing.ts";
 import { uuidv7 } from "../../platform/crypto/random.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { rowCount } from "../../platform/database/sql/statements.ts";
 import { idempotencyKeyReused } from "../errors.ts";
 import { PushEvents, recordEvent } from "../events.ts";

@@ -2,7 +2,7 @@
  * What became of a notification's devices: sums over its chunks, and the totals of those that were deleted with it.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { recipientsOf } from "../history/history-blocks.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
 

@@ -5,7 +5,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { rowCount } from "../../platform/database/sql/statements.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import { deliveryChunks, notifications, planRanges } from "../schema.ts";

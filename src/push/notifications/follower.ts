@@ -7,7 +7,7 @@ import type { Clock } from "../../platform/base/clock.ts";
 import type { Loop } from "../../platform/base/loop.ts";
 import { startWorker, type WakeUps } from "../../platform/base/loop.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Work } from "../queue/work.ts";

@@ -1,8 +1,7 @@
 /** The row lock that precedes every change of a notification's state and every opening of its chunks. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { boolean, number, oneOf } from "../../platform/database/sql/readers.ts";
+import { boolean, names, number, oneOf } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   epochMs,

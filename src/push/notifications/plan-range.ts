@@ -4,8 +4,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { boolean, integer } from "../../platform/database/sql/readers.ts";
+import { boolean, integer, names } from "../../platform/database/sql/readers.ts";
 import { computed, onlyRow, type RowOf, selection } from "../../platform/database/sql/statements.ts";
 import { entriesFor, numberOf } from "../history/history-blocks.ts";
 import type { ProviderName } from "../provider-settings.ts";

@@ -4,8 +4,15 @@
  */
 import { eq, type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
+import {
+  boolean,
+  integer,
+  listOf,
+  names,
+  nullable,
+  oneOf,
+  text,
+} from "../../platform/database/sql/readers.ts";
 import { computed, isoTime, type RowOf, rows, selection } from "../../platform/database/sql/statements.ts";
 import { notificationNotFound } from "../errors.ts";
 import type { Page, PageRequest } from "../pages.ts";

@@ -4,8 +4,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { integer, nullable, number } from "../../platform/database/sql/readers.ts";
+import { integer, names, nullable, number } from "../../platform/database/sql/readers.ts";
 import { computed, onlyRow, selection } from "../../platform/database/sql/statements.ts";
 import { devices } from "../schema.ts";
 import { deviceZoneId, type Zone } from "./zones.ts";

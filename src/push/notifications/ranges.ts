@@ -7,8 +7,7 @@
 import { and, eq, type InferSelectModel, max, sql } from "drizzle-orm";
 import type { TraceContext } from "../../platform/base/tracing.ts";
 import { arrayLiteral, type Database, plannedEachTime } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { number } from "../../platform/database/sql/readers.ts";
+import { names, number } from "../../platform/database/sql/readers.ts";
 import { computed, epochMs, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import { devices, notifications, planRanges } from "../schema.ts";
 

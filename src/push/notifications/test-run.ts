@@ -6,7 +6,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/random.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { PushWakeUps } from "../queue/work.ts";
 import { notifications, testRuns } from "../schema.ts";

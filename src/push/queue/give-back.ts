@@ -1,7 +1,7 @@
 /** Chunks that go back into the queue: their holder cannot settle them, or their wait is over. */
 import { and, eq, notInArray, type SQL, sql } from "drizzle-orm";
 import { type Database, plannedEachTime } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { isAmong, rowCount } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks } from "../schema.ts";

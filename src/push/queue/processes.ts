@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
 import { every, type Loop } from "../../platform/base/loop.ts";
 import type { Database, Executor } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
+import { names } from "../../platform/database/sql/readers.ts";
 import { prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { deliveryChunks, processes } from "../schema.ts";

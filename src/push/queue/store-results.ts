@@ -4,8 +4,7 @@
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
-import { integer, listOf, oneOf } from "../../platform/database/sql/readers.ts";
+import { integer, listOf, names, oneOf } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   onlyRow,

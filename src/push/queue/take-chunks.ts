@@ -6,11 +6,11 @@ import { type SQL, sql } from "drizzle-orm";
 import { sqlState } from "../../platform/base/database-errors.ts";
 import type { TraceContext } from "../../platform/base/tracing.ts";
 import { arrayLiteral, type Database, plannedEachTime } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/names.ts";
 import {
   boolean,
   integer,
   listOf,
+  names,
   number,
   type Reader,
   text,

@@ -4,8 +4,7 @@
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "../database.ts";
-import { names } from "../sql/names.ts";
-import { boolean } from "../sql/readers.ts";
+import { boolean, names } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
 import { allMigrations, histories, historyOf, type Migrations, newestRun } from "./migrations.ts";
 

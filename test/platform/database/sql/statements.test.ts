@@ -5,8 +5,8 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../../src/platform/database/database.ts";
 import { bytea, checkedJson, instant } from "../../../../src/platform/database/sql/columns.ts";
-import { names } from "../../../../src/platform/database/sql/names.ts";
 import * as readers from "../../../../src/platform/database/sql/readers.ts";
+import { names } from "../../../../src/platform/database/sql/readers.ts";
 import {
   computed,
   jsonMember,
