@@ -15,11 +15,11 @@ import {
   type WrittenChunk,
 } from "../queue/store-results.ts";
 import type { SendableChunk } from "../queue/take-chunks.ts";
-import { recordDead, recordResponses } from "./dead-reports.ts";
 import type { DeliveryReport } from "./delivery-report.ts";
 import type { DeliveryRules, Random } from "./delivery-rules.ts";
 import { nextTries, own, partsOf } from "./next-try.ts";
 import type { Removals, StopLimits } from "./removal-stop.ts";
+import { recordDead, recordResponses } from "./removals.ts";
 import type { Sending } from "./send-chunk.ts";
 import type { ServiceStates } from "./service-states.ts";
 import type { Outcomes } from "./tally.ts";

@@ -1,10 +1,14 @@
 /** The removal of dead devices, and the safety stop: what is judged, over what, and what an operator decides. */
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type Responses, recordDead, recordResponses } from "../../../src/push/delivery/dead-reports.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { decideRemovals, type StoppedAt } from "../../../src/push/delivery/removal-stop.ts";
-import { removeDue } from "../../../src/push/delivery/removals.ts";
+import {
+  type Responses,
+  recordDead,
+  recordResponses,
+  removeDue,
+} from "../../../src/push/delivery/removals.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
