@@ -133,7 +133,7 @@ export async function eventually(isTrue: () => boolean | Promise<boolean>): Prom
 }
 
 /** Inserts devices, a notification to them, and its chunks. */
-export async function planOn(db: Database, plan: Plan): Promise<Planned> {
+async function planOn(db: Database, plan: Plan): Promise<Planned> {
   const { devices, chunkSize = 1000, provider = "fcm", ttl = 3600, name = uuidv7(Date.now()) } = plan;
   const { users = devices } = plan;
   const now = Date.now();

@@ -1,5 +1,5 @@
 /**
- * A process that delivers through an FCM fake, to be killed or measured. Its argument is JSON: see
+ * A process that delivers through an FCM fake, to be measured. Its argument is JSON: see
  * {@link WorkerArgument}. Prints a line when it has started.
  */
 
