@@ -301,23 +301,6 @@ describe.each(backends)("the relay on %s", (backend) => {
       expect(await relaying).toBe(1);
     });
 
-    test("if one is killed in the middle, another continues at the same position once its lease is over", async () => {
-      const ids = await write(3);
-      const program = fileURLToPath(new URL("../../support/relay-program.ts", import.meta.url));
-      const child = fork(program, [JSON.stringify(own.settings)]);
-      const gone = once(child, "exit");
-      const first: unknown[] = [];
-      child.on("message", (subject) => {
-        first.push(subject);
-        if (first.length === 2) child.kill("SIGKILL");
-      });
-      await gone;
-      expect(first).toEqual(ids.slice(0, 2));
-      const second = recorder();
-      await waitFor(async () => expect(await relayOnce(settings(second.deliver))).toBe(3));
-      expect(second.subjects).toEqual(ids);
-    });
-
     test("if one hangs in the middle, another continues once its lease is over, and it does not", async () => {
       const ids = await write(3);
       const program = fileURLToPath(new URL("../../support/relay-program.ts", import.meta.url));
