@@ -1,7 +1,7 @@
 /** The test trigger, which anybody may pull: it is harmless, however often that happens. */
 import { describe, expect, it } from "vitest";
 import { backends } from "../../support/servers.ts";
-import { apiOf, operatorOf, until } from "./operator.ts";
+import { apiOf, operatorOf } from "./operator.ts";
 import { createWorld } from "./world.ts";
 
 /** Of the audience's; each of them has five devices in as many zones. */
@@ -44,31 +44,6 @@ describe.each(backends)("on %s", (backend) => {
         .tokens()
         .map(({ token }) => Number(token.replace(/^device-/, "")) % audience.users);
       expect(new Set(numbers)).toEqual(new Set([3, 7]));
-    } finally {
-      await world.end();
-    }
-  });
-
-  it("a run that is tried again shows nothing to whom a tester's device has come to meanwhile", async () => {
-    const world = await createWorld(backend, { env: { TEST_NOTIFICATION_USER_IDS: "u-tester" } });
-    try {
-      const server = await world.start();
-      const { call } = apiOf(server);
-      async function save(user: string): Promise<void> {
-        const as = `Bearer ${await server.userToken(user)}`;
-        const json = { token: "hands-over", expiration: new Date(Date.now() + 86_400_000).toISOString() };
-        expect((await call("savePushToken", { as, json })).status).toBe(204);
-      }
-      await save("u-tester");
-      const failing = world.fcm.play({ tokenPrefix: "hands-", answer: "INTERNAL" });
-      expect((await call("startTestNotifications")).status).toBe(202);
-      await until("the first try has failed", () => failing.played >= 1);
-      await save("u-another");
-      failing.stop();
-      const operator = await operatorOf(server);
-      const [run] = (await operator.list()).content;
-      expect(await operator.ended(run?.id ?? "")).toMatchObject({ test: true, sent: 0, dropped: 1 });
-      expect(world.fcm.ledger.token("hands-over")?.count ?? 0).toBe(0);
     } finally {
       await world.end();
     }
