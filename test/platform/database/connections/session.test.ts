@@ -8,6 +8,7 @@ import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../../src/auth/service.ts";
 import { isDatabaseUnavailable } from "../../../../src/platform/base/database-errors.ts";
+import { checkSession } from "../../../../src/platform/database/connections/session.ts";
 import type { Executor, OpenDatabase } from "../../../../src/platform/database/database.ts";
 import { rawRows } from "../../../../src/platform/database/sql/statements.ts";
 import { postgresSettings } from "../../../support/backends.ts";
@@ -71,6 +72,23 @@ describe.runIf(backends.includes("PostgreSQL"))("sessions on PostgreSQL", () => 
     await database.close();
     await admin.unsafe(`alter role ${user} in database ${name} reset all`);
   });
+
+  test.each([
+    ["synchronous_commit", "off", "on"],
+    ["default_transaction_isolation", "repeatable read", "read committed"],
+    ["client_min_messages", "error", "notice"],
+  ])(
+    "a user whose %s is %s is refused in a pooler's session, which is shared",
+    async (setting, given, needed) => {
+      const session = await admin.reserve();
+      await session.unsafe(`set ${setting} = '${given}'`);
+      await expect(checkSession((text) => session.unsafe(text), true)).rejects.toThrow(
+        `alter role … set ${setting} = '${needed}'`,
+      );
+      await session.unsafe(`reset ${setting}`);
+      session.release();
+    },
+  );
 
   test("a migration takes as long as it takes, whatever timeout its user has", async () => {
     if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
