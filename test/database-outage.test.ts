@@ -33,10 +33,10 @@ test.runIf(binaries !== undefined)(
     await cluster.halt("fast");
     // Each loop goes on meeting it, and says so at level debug.
     const untaken = () => since().filter(({ msg }) => msg.startsWith("No chunk could be taken"));
-    await waitFor(() => expect(untaken().length).toBeGreaterThan(10));
+    await waitFor(() => expect(untaken().length).toBeGreaterThan(3));
     await cluster.resume();
-    const outageMs = performance.now() - stopped;
     await waitFor(() => expect(since().at(-1)?.msg).toBe("The database is used again"));
+    const outageMs = performance.now() - stopped;
 
     expect(new Set(untaken().map(({ level }) => level))).toEqual(new Set(["debug"]));
     const said = since().filter(({ level }) => level !== "debug");
@@ -48,6 +48,6 @@ test.runIf(binaries !== undefined)(
       /^The database cannot be used: .+\. Check that PostgreSQL runs there, DB_HOST and DB_PORT\.$/,
     );
     expect(said[1]?.durationMs).toBeGreaterThan(500);
-    expect(said[1]?.durationMs).toBeLessThan(outageMs + 5_000);
+    expect(said[1]?.durationMs).toBeLessThan(outageMs);
   },
 );
