@@ -16,13 +16,13 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/support/postgresql/global-setup.ts"],
     reporters: ["default", new ClosingLines()],
-    // Each file starts services and a database of its own, and waits for them a good part of its time: two for each
-    // processor, and on a large machine no more than its memory has room for.
+    // Each file starts services and a database of its own, and waits for them more than half of its time: five for two
+    // processors, and on a large machine no more than its memory has room for.
     fileParallelism: true,
     // A worker loads the modules once and compiles the embedded database once, which is a quarter of the time of all
     // tests. So a file takes back whatever it changes in the process: a timer's fake, a variable, a rule.
     isolate: false,
-    maxWorkers: Math.min(availableParallelism() * 2, 8),
+    maxWorkers: Math.min(Math.ceil(availableParallelism() * 2.5), 8),
     // Time-outs end what hangs; they measure nothing, and no busy machine reaches them.
     testTimeout: 120_000,
     hookTimeout: 120_000,
