@@ -1,8 +1,10 @@
 /**
  * All checks that a change must pass before it is merged, in one command; continuous integration runs the same.
- * It continues after a failure, so that one run shows every failure. The tests come last. The last line is
- * `N passed, N failed`: it counts the tests, and every other step that failed.
+ * It continues after a failure, so that one run shows every failure. Steps that measure no time run side by side, and
+ * are told of as they end; the tests come last. The last line is `N passed, N failed`: it counts the tests, and every
+ * other step that failed.
  */
+import { availableParallelism } from "node:os";
 import { performance } from "node:perf_hooks";
 import { inspect } from "node:util";
 import { type Outcome, run, say } from "./command.ts";
@@ -46,29 +48,44 @@ const short = (name: string): Step => ({
   run: () => run("npm", ["run", "--silent", name, "--", "--short"]),
 });
 
-/** Steps that take minutes and need programs that continuous integration has: PostgreSQL, other languages' toolchains. */
-const long: readonly Step[] = [chart, short("test:clients"), short("test:faults")];
+// They take minutes and need programs that continuous integration has: PostgreSQL, other languages' toolchains.
+const isComplete = Boolean(process.env["CI"]);
+const [clients, faults] = [short("test:clients"), short("test:faults")];
 
-const STEPS: readonly Step[] = [
-  script("gen:check"),
-  script("lint"),
+/** The longest come first. */
+const sideBySide: readonly Step[] = [
+  ...(isComplete ? [clients] : []),
   script("typecheck"),
-  script("breaking"),
   { name: "migrations", run: checkMigrations },
-  ...(process.env["CI"] ? long : []),
+  ...(isComplete ? [chart] : []),
+  script("lint"),
+  script("gen:check"),
+  script("breaking"),
 ];
 
-if (!process.env["CI"]) for (const { name } of long) say(`left out ${name}: it runs where CI is set`);
+/** They hold servers to seconds, which neighbours would take from them. */
+const alone: readonly Step[] = isComplete ? [faults] : [];
+
 const failed: string[] = [];
-for (const step of STEPS) {
-  const start = performance.now();
-  const { ok, output } = await outcomeOf(step);
-  const seconds = ((performance.now() - start) / 1000).toFixed(1);
-  say(`${ok ? "ok    " : "FAILED"} ${step.name} (${seconds} s)`);
-  if (ok) continue;
-  failed.push(step.name);
-  say(`${output}\n`);
+
+async function runSteps(steps: Iterable<Step>): Promise<void> {
+  for (const step of steps) {
+    const start = performance.now();
+    const { ok, output } = await outcomeOf(step);
+    const seconds = ((performance.now() - start) / 1000).toFixed(1);
+    say(`${ok ? "ok    " : "FAILED"} ${step.name} (${seconds} s)`);
+    if (ok) continue;
+    failed.push(step.name);
+    say(`${output}\n`);
+  }
 }
+
+if (!isComplete)
+  for (const { name } of [chart, clients, faults]) say(`left out ${name}: it runs where CI is set`);
+// All take from the same steps.
+const steps = sideBySide.values();
+await Promise.all(Array.from({ length: availableParallelism() }, () => runSteps(steps)));
+await runSteps(alone);
 const tests = totalsOf(await run("npm", ["run", "--silent", "test"], true));
 const failures = tests.failed + failed.length;
 if (failed.length > 0) say(`Failed beside the tests: ${failed.join(", ")}.`);
