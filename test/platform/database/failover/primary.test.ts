@@ -16,7 +16,7 @@ import {
   silentMs,
 } from "../../../support/saying-hosts.ts";
 
-describe("a search", () => {
+describe.concurrent("a search", () => {
   test("is shared by those who need it at the same time, and what it found is kept", async () => {
     const { hosts, asked } = hostsThatSay([
       [a, [standby()]],

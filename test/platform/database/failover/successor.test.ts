@@ -8,7 +8,7 @@ import { failed, full, hostsThatSay, lose, refused, slowMs } from "../../../supp
 import { stopwatch } from "../../../support/stopwatch.ts";
 
 describe("a search", () => {
-  test.each<[what: string, error: Error]>([
+  test.concurrent.each<[what: string, error: Error]>([
     ["is out of reach", failed("ETIMEDOUT")],
     ["is not connected to in time", failed("CONNECT_TIMEOUT")],
     ["has no way to it", failed("EHOSTUNREACH")],
@@ -48,7 +48,7 @@ describe("a search", () => {
     expect(took()).toBeLessThan(1_000);
   });
 
-  test("takes a refusal from before it began for no proof that the primary before has ended", async () => {
+  test.concurrent("takes a refusal from before it began for no proof that the primary before has ended", async () => {
     // The refusal comes between the two searches, or during the second.
     await Promise.all(
       [slowMs, 0].map(async (pauseMs) => {
