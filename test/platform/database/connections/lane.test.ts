@@ -59,7 +59,7 @@ describe.runIf(backends.includes("PostgreSQL"))("the wait for a connection: Post
 describe.runIf(backends.includes("PostgreSQL"))("the lifetime of a connection: PostgreSQL", () => {
   const cleanup = suiteCleanup();
 
-  test.each([1, 2])(
+  test.concurrent.each([1, 2])(
     "ends also where %i of them are always in use, and nobody notices",
     async (size) => {
       const own = await createTestDatabase();
