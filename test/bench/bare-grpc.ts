@@ -1,38 +1,29 @@
-/** The ceiling for gRPC: a bare @grpc/grpc-js server that decodes the request and encodes a fixed answer. */
+/** The ceiling for gRPC: bare node:http2, by its core API, that decodes the request and encodes a fixed response. */
+import { createServer } from "node:http2";
 import { create, fromBinary, fromJsonString, toBinary } from "@bufbuild/protobuf";
-import { Server, ServerCredentials } from "@grpc/grpc-js";
 import {
-  type IntrospectRequest,
   IntrospectRequestSchema,
-  type IntrospectResponse,
   IntrospectResponseSchema,
 } from "../../gen/proto/auth/v1/introspection_pb.ts";
 
-const answer = create(
+const response = create(
   IntrospectResponseSchema,
   fromJsonString(IntrospectResponseSchema, process.argv[3] ?? "{}"),
 );
-const server = new Server();
-server.addService(
-  {
-    introspect: {
-      path: "/auth.v1.IntrospectionService/Introspect",
-      requestStream: false,
-      responseStream: false,
-      requestSerialize: (message: IntrospectRequest) =>
-        Buffer.from(toBinary(IntrospectRequestSchema, message)),
-      requestDeserialize: (bytes: Buffer) => fromBinary(IntrospectRequestSchema, bytes),
-      responseSerialize: (message: IntrospectResponse) =>
-        Buffer.from(toBinary(IntrospectResponseSchema, message)),
-      responseDeserialize: (bytes: Buffer) => fromBinary(IntrospectResponseSchema, bytes),
-    },
-  },
-  {
-    introspect: (_call: unknown, callback: (error: null, response: IntrospectResponse) => void) =>
-      callback(null, answer),
-  },
-);
-server.bindAsync(`127.0.0.1:${process.argv[2]}`, ServerCredentials.createInsecure(), (error) => {
-  if (error) throw error;
-  process.stdout.write("ready\n");
+const server = createServer();
+server.on("stream", (stream) => {
+  const parts: Buffer[] = [];
+  stream.on("error", () => undefined);
+  stream.on("data", (part: Buffer) => parts.push(part));
+  stream.on("end", () => {
+    const { token } = fromBinary(IntrospectRequestSchema, Buffer.concat(parts).subarray(5));
+    const message = toBinary(IntrospectResponseSchema, response);
+    const prefixed = Buffer.alloc(5 + message.length);
+    prefixed.writeUInt32BE(message.length, 1);
+    prefixed.set(message, 5);
+    stream.respond({ ":status": 200, "content-type": "application/grpc+proto" }, { waitForTrailers: true });
+    stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": token === "" ? "16" : "0" }));
+    stream.end(prefixed);
+  });
 });
+server.listen(Number(process.argv[2]), "127.0.0.1", () => process.stdout.write("ready\n"));

@@ -4,7 +4,7 @@ import { Hono } from "hono";
 
 const body = process.argv[3] ?? "{}";
 const app = new Hono();
-app.post("/introspect", async (c) => {
+app.post("/api/auth/oauth2/v1/introspect", async (c) => {
   const token = new URLSearchParams(await c.req.text()).get("token");
   return token ? new Response(body, { headers: { "Content-Type": "application/json" } }) : c.body(null, 400);
 });

@@ -3,10 +3,10 @@
  * independent callers would; with as many in flight as may be, a request waits up to a second, and is given up then.
  * Latencies count from the moment at which a request was due. Prints one JSON line with an entry for each phase.
  *
- *   node load-open.ts <http|refresh|grpc> <port> <authorization> <file> <rate>x<seconds>[,<rate>x<seconds> …] [in flight]
+ *   node load-open.ts <kind> <port> <authorization> <file> <rate>x<seconds>[,<rate>x<seconds> …] [in flight]
  *
- * The file has a line for each request, used in turns: form bodies of a POST to the path in its first line (http), of
- * grants whose refresh tokens are refreshed (refresh), or access tokens (grpc).
+ * The file has a line for each request, used in turns, as loads.ts takes them for each protocol, which is the kind; for
+ * `refresh`, form bodies of grants whose refresh tokens are refreshed.
  */
 import { readFileSync } from "node:fs";
 import { type Answered, type Send, sendersOf } from "./open-senders.ts";
@@ -95,7 +95,7 @@ const summaries = results.map(({ tally: { latencies, ...tally }, from, to }) => 
   from,
   to,
   // JSON has no NaN.
-  ...(latencies.length > 0 ? percentiles(latencies) : { p50: 0, p99: 0 }),
+  ...(latencies.length > 0 ? percentiles(latencies) : { p50: 0, p99: 0, p999: 0 }),
 }));
 process.stdout.write(`${JSON.stringify({ phases: summaries, unanswered: outstanding })}\n`);
 process.exit();

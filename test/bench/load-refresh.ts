@@ -5,46 +5,44 @@
  *   node load-refresh.ts <port> <authorization> <grants file> <connections> <authorizations of each> <seconds>
  */
 import { readFileSync } from "node:fs";
-import { type Connection, formRequest, openConnection } from "./connection.ts";
+import { formRequest, refreshOf } from "./loads.ts";
 import { MeasuringWindow } from "./measuring-window.ts";
+import { tokensPath } from "./product.ts";
+import { lost, openConnections, type Slot } from "./slots.ts";
 
-const [port = "", authorization = "", grantsFile = "", connections = "16", own = "20", seconds = "3"] =
+const [port, authorization = "", grantsFile = "", connections = "16", own = "20", seconds = "3"] =
   process.argv.slice(2);
 const grants = readFileSync(grantsFile, "utf8").trimEnd().split("\n");
-const destination = { port, path: "/api/auth/oauth2/v1/tokens", authorization };
+const target = { port: Number(port), path: tokensPath, authorization };
 const window = new MeasuringWindow();
-const failures = new Set<string>();
+let failure: string | undefined;
 
 /** @param first the number of the first of its grants */
-function runConnection(first: number): Promise<void> {
+function runConnection(slot: Slot, first: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
   /** Of its authorizations, the one that was refreshed longest ago first. */
-  const tokens: string[] = [];
+  const refreshes: string[] = [];
   let granted = 0;
-  let sentAt = 0;
-  const send = (connection: Connection) => {
-    if (window.isOver) return connection.end();
+  const send = () => {
+    if (window.isOver) return resolve();
     const isGranting = granted < Number(own);
-    const body = isGranting
-      ? (grants[(first + granted) % grants.length] ?? "")
-      : `grant_type=refresh_token&refresh_token=${tokens.shift()}`;
-    if (isGranting) granted += 1;
-    sentAt = performance.now();
-    connection.send(formRequest(destination, body));
-  };
-  return openConnection(port, {
-    begin: send,
-    answered(answer, connection) {
+    const form = isGranting ? grants[(first + granted++) % grants.length] : refreshes.shift();
+    const sentAt = performance.now();
+    slot(formRequest(target, form ?? ""), (status, body) => {
       window.answered(sentAt);
-      const token = /"refresh_token":"([^"]+)"/.exec(answer)?.[1];
-      if (!answer.startsWith("HTTP/1.1 200") || token === undefined) failures.add(answer.slice(0, 400));
-      else tokens.push(token);
-      send(connection);
-    },
-  });
+      const refresh = refreshOf(body);
+      if (status !== 200 || refresh === undefined) failure ??= `${status} ${body.slice(0, 400)}`;
+      else refreshes.push(refresh);
+      if (status === lost) resolve();
+      else send();
+    });
+  };
+  send();
+  return promise;
 }
 
-const running = Array.from({ length: Number(connections) }, (_, index) => runConnection(index * Number(own)));
+const slots = await openConnections(target.port, Number(connections));
+const running = Promise.all(slots.map((slot, index) => runConnection(slot, index * Number(own))));
 const measured = await window.measure(Number(seconds));
-await Promise.all(running);
-const [failure] = failures;
-process.stdout.write(`${JSON.stringify({ ...measured, failures: failures.size, failure })}\n`);
+await running;
+process.stdout.write(`${JSON.stringify({ ...measured, failure })}\n`, () => process.exit());

@@ -20,7 +20,7 @@ export class MeasuringWindow {
   }
 
   /** Waits until the time is over. @returns answers a second, and their latencies in milliseconds */
-  async measure(seconds: number): Promise<{ perSecond: number; p50: number; p99: number }> {
+  async measure(seconds: number): Promise<{ perSecond: number } & ReturnType<typeof percentiles>> {
     await setTimeout(warmUpMs);
     this.#isOpen = true;
     const openedAt = performance.now();

@@ -12,9 +12,10 @@ import { connect } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
+import type { Protocol } from "./loads.ts";
 import { application, introspector, type Preparation, prepare } from "./prepare.ts";
 import { type BenchServer, measure, pinned, run, startBenchServer } from "./processes.ts";
-import { basic, introspectPath, ports, startProduct, tokensPath, warmIntrospection } from "./product.ts";
+import { basic, ports, startProduct, warmIntrospection } from "./product.ts";
 
 const seconds = Number(process.env["BENCH_SECONDS"] ?? 8);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);
@@ -56,23 +57,26 @@ interface Kind {
 
 function kindsOf({ introspections, tokens, grants }: Preparation): Record<string, Kind> {
   const [reader, app] = [basic(introspector), basic(application)];
-  const http = (path: string, who: string, file: string, expected: string) =>
-    ["load-http.ts", `${ports.http}`, path, who, file, expected, `${callers}`] as const;
-  const issue = http(tokensPath, app, grants, '"access_token"');
+  const closed = (protocol: Protocol, port: number, who: string, file: string) =>
+    ["load-closed.ts", protocol, `${port}`, who, file, `${callers}`] as const;
   return {
     introspection: {
       name: "Introspection, HTTP",
-      closed: http(introspectPath, reader, introspections, '"active":true'),
+      closed: closed("http", ports.http, reader, introspections),
       open: ["http", `${ports.http}`, reader, introspections],
       bare: "http",
     },
     grpc: {
       name: "Introspection, gRPC",
-      closed: ["load-grpc.ts", `${ports.grpc}`, reader, tokens, `${callers}`],
+      closed: closed("grpc", ports.grpc, reader, tokens),
       open: ["grpc", `${ports.grpc}`, reader, tokens],
       bare: "grpc",
     },
-    issuing: { name: "Issuing", closed: issue, open: ["http", `${ports.http}`, app, grants] },
+    issuing: {
+      name: "Issuing",
+      closed: closed("http", ports.http, app, grants),
+      open: ["http", `${ports.http}`, app, grants],
+    },
     refresh: {
       name: "Refresh",
       closed: ["load-refresh.ts", `${ports.http}`, app, grants, `${callers}`, "10"],

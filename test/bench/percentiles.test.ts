@@ -13,11 +13,13 @@ test("a quantile lies between two values in proportion", () => {
   expect([0, 0.2, 0.25, 0.5, 1].map((share) => quantile(values, share))).toEqual([10, 20, 22.5, 35, 60]);
 });
 
-test("less than one in a hundred exceeds the 99th percentile", () => {
+test("less than one in a hundred exceeds the 99th percentile, one in a thousand the 99.9th", () => {
   const upTo = (count: number) => Array.from({ length: count }, (_, n) => n + 1);
   expect(percentiles(upTo(1_000)).p99).toBe(991);
   expect(percentiles(upTo(100)).p99).toBe(100);
-  expect(percentiles([7]).p99).toBe(7);
+  expect(percentiles(upTo(1_000)).p999).toBe(1_000);
+  expect(percentiles(upTo(10_000)).p999).toBe(9_991);
+  expect(percentiles([7])).toEqual({ p50: 7, p99: 7, p999: 7 });
 });
 
 test("what ended never is the slowest", () => {

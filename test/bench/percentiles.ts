@@ -13,8 +13,9 @@ export function quantile(values: readonly number[], share: number): number {
 
 export const median = (values: readonly number[]): number => quantile(values, 0.5);
 
-/** The median, and a value that less than one in a hundred exceeds. */
-export function percentiles(values: readonly number[]): { p50: number; p99: number } {
+/** The median, and values that less than one in a hundred and in a thousand exceed. */
+export function percentiles(values: readonly number[]): { p50: number; p99: number; p999: number } {
   const sorted = Float64Array.from(values).sort();
-  return { p50: median(values), p99: sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN };
+  const exceededBy = (share: number) => sorted[Math.floor(sorted.length * (1 - share))] ?? Number.NaN;
+  return { p50: median(values), p99: exceededBy(0.01), p999: exceededBy(0.001) };
 }

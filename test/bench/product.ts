@@ -54,6 +54,6 @@ export async function warmIntrospection(
   place = 0,
   caller = introspector,
 ): Promise<void> {
-  const target = [String(portAt(ports.http, place)), introspectPath, basic(caller), introspections];
-  await measure(1, "load-http.ts", [...target, '"active":true', "64", "once"]);
+  const target = ["http", String(portAt(ports.http, place)), basic(caller), introspections];
+  await measure(1, "load-closed.ts", [...target, "64", "once"]);
 }

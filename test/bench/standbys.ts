@@ -18,7 +18,7 @@ import { median } from "./percentiles.ts";
 import { introspector, prepare } from "./prepare.ts";
 import { measure } from "./processes.ts";
 import { postgresSeconds, processorSeconds } from "./processor-seconds.ts";
-import { basic, introspectPath } from "./product.ts";
+import { basic } from "./product.ts";
 
 const requests = Number(process.env["BENCH_REQUESTS"] ?? 100_000);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);
@@ -87,9 +87,9 @@ const between = (before: Times, after: Times, factor: number): Times => ({
 async function load(servers: readonly AuthProcess[], count: string): Promise<number> {
   const rates = await Promise.all(
     servers.map(({ origin }) =>
-      measure("any", "load-http.ts", [
-        ...[new URL(origin).port, introspectPath, basic(introspector), preparation.introspections],
-        ...['"active":true', String(inFlight), count],
+      measure("any", "load-closed.ts", [
+        ...["http", new URL(origin).port, basic(introspector), preparation.introspections],
+        ...[String(inFlight), count],
       ]),
     ),
   );

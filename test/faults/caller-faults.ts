@@ -8,7 +8,6 @@ import { say } from "../../scripts/command.ts";
 import type { AttemptRule } from "../../src/auth/limits/attempt-counters.ts";
 import { guessingRules } from "../../src/auth/limits/guessing.ts";
 import { measure, run } from "../bench/processes.ts";
-import { introspectPath } from "../bench/product.ts";
 import type { Fault, Scene } from "./fault.ts";
 import { type Call, grant, HttpClient, introspection, isActive, isRefusal, member } from "./http-client.ts";
 
@@ -211,9 +210,9 @@ const overload: Fault = {
       );
       writeFileSync(bodies, tokens.map((token) => `token=${token}`).join("\n"));
       const { port } = new URL(members[1].process.origin);
-      const closed = [port, introspectPath, credentials.internal, bodies, '"active":', "64", "3"];
-      const { perSecond } = await measure(1, "load-http.ts", closed);
-      const open = ["http", port, credentials.internal, bodies, `${Math.round(2 * perSecond)}x10`];
+      const closed = ["http-any", port, credentials.internal, bodies, "64", "3"];
+      const { perSecond } = await measure(1, "load-closed.ts", closed);
+      const open = ["http-any", port, credentials.internal, bodies, `${Math.round(2 * perSecond)}x10`];
       const { phases, unanswered }: Overloaded = JSON.parse(await run(1, "load-open.ts", open));
       if (unanswered > 0)
         ledger.wrong.push(`${unanswered} introspections of too many were not answered at all`);
