@@ -189,7 +189,7 @@ function beginCall(pipeline: RpcPipeline, context: HandlerContext): void {
 function addMethod(router: ConnectRouter, method: RpcMethod): void {
   if (method.kind === "unary") {
     router.rpc(method.descriptor, (request, context) => callOf(context).unary(method, request, unencoded));
-  } else {
+  } else if (method.kind === "server_streaming") {
     router.rpc(method.descriptor, (request, context) => callOf(context).stream(method, request, unencoded));
   }
 }

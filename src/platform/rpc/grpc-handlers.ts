@@ -53,7 +53,9 @@ export function addService(server: Server, pipeline: RpcPipeline, service: RpcSe
 }
 
 function handler(pipeline: RpcPipeline, method: RpcMethod): UntypedHandleCall {
-  return method.kind === "unary" ? unaryHandler(pipeline, method) : streamHandler(pipeline, method);
+  if (method.kind === "unary") return unaryHandler(pipeline, method);
+  if (method.kind === "server_streaming") return streamHandler(pipeline, method);
+  throw new TypeError(`${method.descriptor.toString()} is served by the handler of every protocol only`);
 }
 
 function unaryHandler(pipeline: RpcPipeline, method: UnaryMethod): handleUnaryCall<Decoded, Buffer> {

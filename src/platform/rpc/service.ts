@@ -2,6 +2,7 @@
 import type {
   DescMessage,
   DescMethod,
+  DescMethodBiDiStreaming,
   DescMethodServerStreaming,
   DescMethodUnary,
   DescService,
@@ -37,13 +38,20 @@ type ServerStreaming<I extends DescMessage, O extends DescMessage> = (
   call: RpcCall,
 ) => AsyncIterable<MessageInitShape<O>>;
 
-/** Streaming requests are not supported: such a method has the type `never`, so no implementation compiles. */
+type BidiStreaming<I extends DescMessage, O extends DescMessage> = (
+  requests: AsyncIterable<MessageShape<I>>,
+  call: RpcCall,
+) => AsyncIterable<MessageInitShape<O>>;
+
+/** Client streaming is not supported: such a method has the type `never`, so no implementation compiles. */
 type MethodImplementation<M extends DescMethod> =
   M extends DescMethodUnary<infer I, infer O>
     ? Unary<I, O>
     : M extends DescMethodServerStreaming<infer I, infer O>
       ? ServerStreaming<I, O>
-      : never;
+      : M extends DescMethodBiDiStreaming<infer I, infer O>
+        ? BidiStreaming<I, O>
+        : never;
 
 /** One function for each method of the service; a missing one does not compile. */
 export type RpcImplementation<Service extends DescService> = {
@@ -62,7 +70,14 @@ export interface ServerStreamingMethod {
   readonly run: ServerStreaming<DescMessage, DescMessage>;
 }
 
-export type RpcMethod = UnaryMethod | ServerStreamingMethod;
+export interface BidiStreamingMethod {
+  readonly kind: "bidi_streaming";
+  readonly descriptor: DescMethodBiDiStreaming;
+  readonly run: BidiStreaming<DescMessage, DescMessage>;
+}
+
+export type StreamingMethod = ServerStreamingMethod | BidiStreamingMethod;
+export type RpcMethod = UnaryMethod | StreamingMethod;
 
 /** A service with its implementation, for the servers. Opaque to other code. */
 export interface RpcService {
@@ -85,7 +100,7 @@ export function prioritizedMethods(services: readonly RpcService[]): Map<string,
   return new Map(unary);
 }
 
-/** Binds a service to its implementation. @throws TypeError if a method is missing, or takes a stream */
+/** Binds a service to its implementation. @throws TypeError if a method is missing, or is client streaming */
 export function implement<Service extends DescService>(
   service: Service,
   implementation: RpcImplementation<Service> & object,
@@ -106,7 +121,10 @@ function bindMethod(descriptor: DescMethod, implementation: object): RpcMethod {
   if (isServerStreaming(descriptor)) {
     return { kind: "server_streaming", descriptor, run: found.bind(implementation) };
   }
-  throw new TypeError(`${descriptor.toString()} takes a stream, which is not served`);
+  if (isBidiStreaming(descriptor)) {
+    return { kind: "bidi_streaming", descriptor, run: found.bind(implementation) };
+  }
+  throw new TypeError(`${descriptor.toString()} is client streaming, which is not served`);
 }
 
 function isUnary(method: DescMethod): method is DescMethodUnary {
@@ -115,4 +133,8 @@ function isUnary(method: DescMethod): method is DescMethodUnary {
 
 function isServerStreaming(method: DescMethod): method is DescMethodServerStreaming {
   return method.methodKind === "server_streaming";
+}
+
+function isBidiStreaming(method: DescMethod): method is DescMethodBiDiStreaming {
+  return method.methodKind === "bidi_streaming";
 }
