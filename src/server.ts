@@ -22,8 +22,9 @@ import { notFound } from "./platform/openapi/bind.ts";
 import { createApiReference, createIndex } from "./platform/openapi/reference.ts";
 import { createLifecycle, type Lifecycle, type ReadinessHandle } from "./platform/process/lifecycle.ts";
 import { becomeReady, followDatabase, prepareBroker } from "./platform/process/readiness.ts";
-import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
+import { createRpcHandler } from "./platform/rpc/handler.ts";
+import { doorRoutes } from "./platform/rpc/routes.ts";
 import { rpcHeaders } from "./platform/rpc/service.ts";
 import { SettingsError } from "./platform/settings/settings.ts";
 import type { Settings } from "./services.ts";
@@ -158,7 +159,7 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
     cors,
     draining: stopping,
   };
-  const routes = [...apis.flatMap((api) => api.http.routes), ...createConnectHandler(rpc).routes];
+  const routes = [...apis.flatMap((api) => api.http.routes), ...doorRoutes(createRpcHandler(rpc))];
   admission.register(routes.flatMap(({ sheddable }) => sheddable ?? []));
   http.serve({ fetch: app.fetch, routes, cors, admission });
   grpc.serve(rpc.services);

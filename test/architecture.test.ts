@@ -77,6 +77,11 @@ const STAYING_WORDS: readonly { readonly file: string; readonly words: RegExp; r
     why: "Defaults of the database's settings, which are the program's own name; a service as an example.",
   },
   {
+    file: "src/platform/rpc/messages.ts",
+    words: /^identity$/,
+    why: "The encoding of messages that changes nothing, as gRPC and HTTP name it.",
+  },
+  {
     file: "src/platform/openapi/request-body.ts",
     words: /^identity$/,
     why: "The content coding of HTTP that changes nothing (RFC 9110 section 12.5.3).",

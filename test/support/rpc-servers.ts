@@ -5,8 +5,9 @@ import { createServer as createHttp2Server, type Http2Server } from "node:http2"
 import { type Logger, pino } from "pino";
 import type { RpcObserver } from "../../src/platform/base/observers.ts";
 import { HttpResponse } from "../../src/platform/door/responding.ts";
-import { type ConnectHandlerOptions, createConnectHandler } from "../../src/platform/rpc/connect-handler.ts";
+import { withoutQuery } from "../../src/platform/door/targets.ts";
 import { createGrpcServer, type GrpcServer } from "../../src/platform/rpc/grpc-server.ts";
+import { createRpcHandler, type RpcHandlerOptions } from "../../src/platform/rpc/handler.ts";
 import { type Seen, testServices } from "./rpc-services.ts";
 
 type Completed = Parameters<RpcObserver["completed"]>[0];
@@ -43,19 +44,22 @@ export interface RpcServers extends Recorder {
 }
 
 /** Serves the test services, or those of the options, on all three. */
-export async function startRpcServers(options: Partial<ConnectHandlerOptions> = {}): Promise<RpcServers> {
+export async function startRpcServers(options: Partial<RpcHandlerOptions> = {}): Promise<RpcServers> {
   const record = recorder();
   const { services: samples, seen } = testServices();
   const { services = samples } = options;
   const draining = new AbortController();
   const grpc = createGrpcServer(record);
   grpc.serve(services);
-  const connect = createConnectHandler({ services, ...record, draining: draining.signal, ...options });
+  const handler = createRpcHandler({ services, ...record, draining: draining.signal, ...options });
+  const routeOf = (url = "") =>
+    handler.routes.find(({ path }) => path === withoutQuery(url)) ?? handler.unknown;
   const http1 = createServer(
     { ServerResponse: HttpResponse },
-    (request, response) => void connect.handle(request, response),
+    (request, response) => void routeOf(request.url).handle(request, response),
   );
-  const http2 = createHttp2Server((request, response) => void connect.handle(request, response));
+  const http2 = createHttp2Server();
+  http2.on("stream", (stream, headers) => void routeOf(headers[":path"]).handleStream(stream, headers));
   const [grpcPort, http1Port, http2Port] = await Promise.all([
     grpc.listen("127.0.0.1", 0),
     listen(http1),

@@ -9,14 +9,17 @@ export interface Timed {
   expire(): void;
 }
 
-/** Milliseconds between two passes over the work in progress: a deadline may be noticed so much later. */
-const resolutionMs = 100;
-
 /** Work in progress with deadlines. Work that has expired is forgotten, whether or not it ever ends. */
 export class Deadlines<T extends Timed> {
   readonly #slots = new Slots<T>();
   #timer: NodeJS.Timeout | undefined;
   #wakesAt = Number.POSITIVE_INFINITY;
+  readonly #resolutionMs: number;
+
+  /** @param resolutionMs between two passes over the work: a deadline may be noticed so much later */
+  constructor(resolutionMs = 100) {
+    this.#resolutionMs = resolutionMs;
+  }
 
   take(timed: T): number {
     this.#wakeAt(timed.deadline);
@@ -36,7 +39,7 @@ export class Deadlines<T extends Timed> {
     if (deadline >= this.#wakesAt) return;
     this.#wakesAt = deadline;
     clearTimeout(this.#timer);
-    const delayMs = Math.max(deadline - performance.now(), resolutionMs);
+    const delayMs = Math.max(deadline - performance.now(), this.#resolutionMs);
     // After a pause of this process, what has arrived meanwhile is read first: it may be what was waited for.
     this.#timer = setTimeout(() => setImmediate(() => this.#expire()), delayMs).unref();
   }

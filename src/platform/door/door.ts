@@ -133,9 +133,11 @@ function admit(
   response: NodeResponse,
   begin: () => Promise<void>,
 ): void {
+  // RPC reads the stream of a request over HTTP/2 itself.
+  const body = "stream" in request ? request.stream : request;
   const admitted = admission.enter(sheddable, {
-    isComplete: () => request.complete,
-    onComplete: (received) => request.once("end", () => !response.closed && received()),
+    isComplete: () => request.complete || body.readableEnded,
+    onComplete: (received) => body.once("end", () => !response.closed && received()),
   });
   if (!admitted) {
     sheddable.refuse(request, response);

@@ -3,8 +3,10 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Deadlines } from "../base/deadlines.ts";
 import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
-import { ActiveCall, type CallOrigin } from "./call.ts";
-import type { RpcService } from "./service.ts";
+import { type ActiveCall, ActiveUnaryCall, type CallOptions, type CallOrigin } from "./call.ts";
+import type { RpcService, StreamingMethod, UnaryMethod } from "./service.ts";
+import { ActiveStream } from "./stream-call.ts";
+import type { UnaryCaller } from "./unary-call.ts";
 
 /** Longest response message, in bytes: the default limit of gRPC clients. */
 export const maxResponseBytes = 4 * 1024 * 1024;
@@ -19,43 +21,39 @@ export interface RpcPipelineOptions {
 }
 
 export class RpcPipeline {
-  readonly #logger: Logger;
-  readonly #observer: RpcObserver;
-  readonly #defaultDeadlineMs: number;
-  readonly #isTraced: boolean;
-  readonly #active = new Deadlines<ActiveCall>();
+  readonly #options: CallOptions;
+  readonly #active = new Deadlines<ActiveCall>(10);
   #draining = false;
 
   constructor({ logger, observer, defaultDeadlineMs = 10_000, isTraced = true }: RpcPipelineOptions) {
-    this.#logger = logger;
-    this.#observer = observer;
-    this.#defaultDeadlineMs = defaultDeadlineMs;
-    this.#isTraced = isTraced;
+    const ended = (call: ActiveCall) => this.#active.release(call.slot, call);
+    this.#options = { logger, observer, defaultDeadlineMs, isTraced, ended };
   }
 
   serves({ descriptor, methods }: RpcService, protocol: RpcProtocol): void {
     for (const method of methods) {
-      this.#observer.serves({ service: descriptor.typeName, method: method.descriptor.name, protocol });
+      const { name } = method.descriptor;
+      this.#options.observer.serves({ service: descriptor.typeName, method: name, protocol });
     }
   }
 
-  begin(origin: CallOrigin): ActiveCall {
-    const call: ActiveCall = new ActiveCall(origin, {
-      logger: this.#logger,
-      observer: this.#observer,
-      defaultDeadlineMs: this.#defaultDeadlineMs,
-      isTraced: this.#isTraced,
-      ended: () => this.#active.release(slot, call),
-    });
-    const slot = this.#active.take(call);
-    if (call.streams && this.#draining) call.stop(shuttingDown);
+  beginUnary(method: UnaryMethod, caller: UnaryCaller): ActiveUnaryCall {
+    const call = new ActiveUnaryCall(method, caller, this.#options);
+    call.slot = this.#active.take(call);
+    return call;
+  }
+
+  beginStream(method: StreamingMethod, origin: CallOrigin): ActiveStream {
+    const call = new ActiveStream(method, origin, this.#options);
+    call.slot = this.#active.take(call);
+    if (this.#draining) call.stop(shuttingDown);
     return call;
   }
 
   /** Ends streams, which would not end by themselves, and lets the others finish. */
   drain(): void {
     this.#draining = true;
-    for (const call of this.#active) if (call.streams) call.stop(shuttingDown);
+    for (const call of this.#active) if (call instanceof ActiveStream) call.stop(shuttingDown);
   }
 
   stopAll(): void {

@@ -1,14 +1,8 @@
 /**
  * The pipeline around every method, for every protocol: a request context, a deadline, the method, its errors as
- * statuses, metrics and the log. The servers only translate between this and their protocol.
+ * statuses, metrics and the log. The protocols only translate between this and the wire.
  */
-import {
-  create,
-  type DescMessage,
-  type DescMethod,
-  type Message,
-  type MessageInitShape,
-} from "@bufbuild/protobuf";
+import type { DescMessage, DescMethod, Message, MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
@@ -18,66 +12,55 @@ import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
 import { beginCallSpan, endCallSpan } from "./call-span.ts";
-import type { RpcCall, ServerStreamingMethod, UnaryMethod } from "./service.ts";
+import type { RpcCall, UnaryMethod } from "./service.ts";
+import type { UnaryCall, UnaryCaller } from "./unary-call.ts";
 
 export interface CallOrigin {
-  readonly method: DescMethod;
   readonly protocol: RpcProtocol;
   readonly metadata: (name: string) => string | undefined;
-  /** Whether the caller set a deadline. */
-  readonly hasDeadline: boolean;
-  /** A new one is made if the binding has none yet. */
+  /** A new one is made if there is none yet. */
   readonly context?: RequestContext | undefined;
 }
 
-interface CallOptions {
+/** What the calls of a server have in common. */
+export interface CallOptions {
   readonly logger: Logger;
   readonly observer: RpcObserver;
-  /** The timeout of a unary call whose caller gave no deadline, in milliseconds. */
+  /** The timeout of a unary call whose caller gave none, in milliseconds. */
   readonly defaultDeadlineMs: number;
   readonly isTraced: boolean;
-  /** Called once, when the call has ended. */
-  readonly ended: () => void;
+  /** Called once for each call, when it has ended. */
+  readonly ended: (call: ActiveCall) => void;
 }
 
-export class ActiveCall implements RpcCall, Timed {
+export abstract class ActiveCall implements RpcCall, Timed {
   readonly context: RequestContext;
   readonly metadata: (name: string) => string | undefined;
-  /** The moment, by performance.now(). */
-  readonly startedAt = performance.now();
-  /** The default deadline. Infinity for streams, and if the caller set a deadline, which the servers enforce. */
+  /** By performance.now(). */
   readonly deadline: number;
-  readonly #logger: Logger;
-  readonly #observer: RpcObserver;
+  /** Its place among the active calls, which they set. */
+  slot = -1;
+  readonly #startedAt = performance.now();
   readonly #method: DescMethod;
   readonly #protocol: RpcProtocol;
-  readonly #ended: () => void;
-  readonly #span: Span | undefined;
+  readonly #options: CallOptions;
+  protected readonly span: Span | undefined;
   #finished = false;
   /** The error that the caller gets, once the call has failed or been stopped. */
   #failure: ConnectError | undefined;
   #controller: AbortController | undefined;
-  /** Rejects the promise that the call waits for. */
-  #interrupt: ((reason: ConnectError) => void) | undefined;
-  #closeStream: (() => void) | undefined;
 
-  constructor(origin: CallOrigin, { logger, observer, defaultDeadlineMs, isTraced, ended }: CallOptions) {
+  constructor(method: DescMethod, origin: CallOrigin, timeoutMs: number, options: CallOptions) {
     this.metadata = origin.metadata;
     this.context =
       origin.context ??
-      new RequestContext(logger, origin.metadata("x-request-id"), origin.metadata("traceparent"));
-    this.#logger = logger;
-    this.#observer = observer;
-    this.#method = origin.method;
-    const isEndless = origin.hasDeadline || this.streams;
-    this.deadline = isEndless ? Number.POSITIVE_INFINITY : this.startedAt + defaultDeadlineMs;
+      new RequestContext(options.logger, origin.metadata("x-request-id"), origin.metadata("traceparent"));
+    this.deadline = this.#startedAt + timeoutMs;
+    this.#method = method;
     this.#protocol = origin.protocol;
-    this.#ended = ended;
-    this.#span = isTracing() && isTraced ? beginCallSpan(this.context, origin) : undefined;
-  }
-
-  get streams(): boolean {
-    return this.#method.methodKind !== "unary";
+    this.#options = options;
+    this.span =
+      isTracing() && options.isTraced ? beginCallSpan(this.context, { method, ...origin }) : undefined;
   }
 
   /** Created at first use, because most methods do not use it. */
@@ -87,6 +70,10 @@ export class ActiveCall implements RpcCall, Timed {
       if (this.#failure) this.#controller.abort(this.#failure);
     }
     return this.#controller.signal;
+  }
+
+  get failure(): ConnectError | undefined {
+    return this.#failure;
   }
 
   expire(): void {
@@ -99,73 +86,15 @@ export class ActiveCall implements RpcCall, Timed {
     const reason = makeReason();
     this.#failure = reason;
     this.#finish(reason.code);
-    this.#interrupt?.(reason);
+    this.interrupted(reason);
     this.#controller?.abort(reason);
-    this.#closeStream?.();
   }
 
-  /** Runs a unary method. @throws ConnectError only, which may be shown to the caller */
-  unary<Encoded>(
-    method: UnaryMethod,
-    request: Message,
-    encode: (message: Message) => Encoded,
-  ): Promise<Encoded> {
-    // A single promise, for speed: nearly every call takes this path.
-    return new Promise((resolve, reject) => {
-      const fail = (thrown: unknown) => reject(this.fail(thrown));
-      const succeed = (response: MessageInitShape<DescMessage>) => {
-        const encoded = encode(create(method.descriptor.output, response));
-        this.#finish();
-        resolve(encoded);
-      };
-      this.#interrupt = reject;
-      try {
-        if (this.#failure) reject(this.#failure);
-        else this.#run(method, request).then(succeed).catch(fail);
-      } catch (thrown) {
-        fail(thrown);
-      }
-    });
-  }
+  /** The call has been stopped: whoever waits for it is told. */
+  protected abstract interrupted(reason: ConnectError): void;
 
-  #run(method: UnaryMethod, request: Message): ReturnType<UnaryMethod["run"]> {
-    return this.#span ? within(this.#span, () => method.run(request, this)) : method.run(request, this);
-  }
-
-  /**
-   * Runs a server-streaming method, a message at a time. @throws ConnectError only, which may be shown to the caller
-   */
-  async *stream<Encoded>(
-    method: ServerStreamingMethod,
-    request: Message,
-    encode: (message: Message) => Encoded,
-  ): AsyncGenerator<Encoded, void, undefined> {
-    try {
-      const messages = await this.orStopped(async () => method.run(request, this)[Symbol.asyncIterator]());
-      const close = async () => messages.return?.();
-      // The call has ended already, so an error while the method is closed is ignored.
-      this.#closeStream = () => void close().catch(() => undefined);
-      for (;;) {
-        const next = await this.orStopped(() => messages.next());
-        if (next.done) break;
-        yield encode(create(method.descriptor.output, next.value));
-      }
-      this.#finish();
-    } catch (thrown) {
-      throw this.fail(thrown);
-    } finally {
-      // Has an effect only if the reader stopped reading before the end.
-      this.stop(cancelled);
-    }
-  }
-
-  /** Waits for `work`, and rejects when the call is stopped. */
-  orStopped<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#failure) return Promise.reject(this.#failure);
-    return new Promise<T>((resolve, reject) => {
-      this.#interrupt = reject;
-      work().then(resolve, reject);
-    });
+  succeed(): void {
+    this.#finish();
   }
 
   /** Ends the call with an error. @returns the error that the caller gets */
@@ -173,7 +102,6 @@ export class ActiveCall implements RpcCall, Timed {
     if (this.#failure) return this.#failure;
     this.#failure = this.#explain(thrown);
     this.#finish(this.#failure.code);
-    this.#closeStream?.();
     return this.#failure;
   }
 
@@ -195,20 +123,54 @@ export class ActiveCall implements RpcCall, Timed {
   #finish(failure?: Code): void {
     if (this.#finished) return;
     this.#finished = true;
-    this.#ended();
+    const { logger, observer, ended } = this.#options;
+    ended(this);
     const { service, operation } = this.#operation();
     const protocol = this.#protocol;
     const code = failure === undefined ? "ok" : codeToString(failure);
-    if (this.#span) endCallSpan(this.#span, protocol, code);
-    const durationMs = performance.now() - this.startedAt;
-    this.#observer.completed({ service, method: operation, protocol, code, seconds: durationMs / 1000 });
-    if (this.#logger.isLevelEnabled("debug")) {
+    if (this.span) endCallSpan(this.span, protocol, code);
+    const durationMs = performance.now() - this.#startedAt;
+    observer.completed({ service, method: operation, protocol, code, seconds: durationMs / 1000 });
+    if (logger.isLevelEnabled("debug")) {
       this.context.log.debug({ service, operation, protocol, rpcCode: code, durationMs }, "A call completed");
     }
   }
 
   #operation(): { service: string; operation: string } {
     return { service: this.#method.parent.typeName, operation: this.#method.name };
+  }
+}
+
+/**
+ * Milliseconds before its deadline within which a call whose caller goes counts as one whose deadline has passed: the
+ * caller counts from sending it, and the deadline is counted here from the start of its handling, which is later.
+ */
+const deadlineLeadMs = 50;
+
+export class ActiveUnaryCall extends ActiveCall implements UnaryCall {
+  readonly responseHeaders: { readonly "x-request-id": string };
+  readonly #method: UnaryMethod;
+  readonly #caller: UnaryCaller;
+
+  constructor(method: UnaryMethod, caller: UnaryCaller, options: CallOptions) {
+    super(method.descriptor, caller, caller.timeoutMs ?? options.defaultDeadlineMs, options);
+    this.responseHeaders = { "x-request-id": this.context.requestId };
+    this.#method = method;
+    this.#caller = caller;
+  }
+
+  run(request: Message): Promise<MessageInitShape<DescMessage>> {
+    const { span } = this;
+    return span ? within(span, () => this.#method.run(request, this)) : this.#method.run(request, this);
+  }
+
+  cancel(): void {
+    const isDue = this.#caller.timeoutMs !== undefined && this.deadline - performance.now() <= deadlineLeadMs;
+    this.stop(isDue ? deadlineExceeded : cancelled);
+  }
+
+  protected override interrupted(reason: ConnectError): void {
+    this.#caller.stopped(reason);
   }
 }
 
@@ -224,9 +186,4 @@ export function deadlineExceeded(): ConnectError {
 
 export function cancelled(): ConnectError {
   return new ConnectError("The call was cancelled.", Code.Canceled);
-}
-
-/** The status is INTERNAL, as in every gRPC implementation. */
-export function malformedRequest(): ConnectError {
-  return new ConnectError("The request message cannot be decoded.", Code.Internal);
 }

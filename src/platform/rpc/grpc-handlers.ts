@@ -1,7 +1,7 @@
 /** One service on @grpc/grpc-js: its definition and its handlers, made from the descriptors of protobuf-es. */
 import { once } from "node:events";
-import { fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
-import type { ConnectError } from "@connectrpc/connect";
+import { create, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
 import {
   type handleServerStreamingCall,
   type handleUnaryCall,
@@ -13,8 +13,9 @@ import {
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
 import type { RpcPipeline } from "./active-calls.ts";
-import { type ActiveCall, cancelled, deadlineExceeded, malformedRequest } from "./call.ts";
+import { type ActiveCall, type CallOrigin, cancelled, deadlineExceeded } from "./call.ts";
 import type { RpcMethod, RpcService, ServerStreamingMethod, UnaryMethod } from "./service.ts";
+import type { ActiveStream } from "./stream-call.ts";
 
 type GrpcCall = ServerUnaryCall<Decoded, Buffer> | ServerWritableStream<Decoded, Buffer>;
 
@@ -59,24 +60,35 @@ function handler(pipeline: RpcPipeline, method: RpcMethod): UntypedHandleCall {
 }
 
 function unaryHandler(pipeline: RpcPipeline, method: UnaryMethod): handleUnaryCall<Decoded, Buffer> {
-  const encode = encoder(method);
   return (grpcCall, callback) => {
-    const call = begin(pipeline, method, grpcCall);
+    const call = pipeline.beginUnary(method, {
+      ...originOf(grpcCall),
+      headers: {},
+      // The library enforces the caller's own.
+      timeoutMs: grpcCall.getDeadline() === Number.POSITIVE_INFINITY ? undefined : Number.POSITIVE_INFINITY,
+      stopped: (reason) => respond(statusOf(reason)),
+    });
     const respond = (error: Partial<StatusObject> | null, bytes?: Buffer) => {
       grpcCall.sendMetadata(initialMetadata(call));
       callback(error, bytes);
     };
+    stopWith(grpcCall, call);
     const { message } = grpcCall.request;
-    if (!message) respond(refuse(call));
-    else {
-      call
-        .unary(method, message, encode)
-        .then(
-          (bytes) => respond(null, bytes),
-          (failure: ConnectError) => respond(statusOf(failure)),
-        )
-        .catch((thrown: unknown) => call.context.log.error({ err: thrown }, "A response could not be sent"));
+    if (!message) {
+      call.stop(malformedRequest);
+      return;
     }
+    const run = async () => {
+      try {
+        const bytes = encode(method, create(method.descriptor.output, await call.run(message)));
+        if (call.failure) return;
+        call.succeed();
+        respond(null, bytes);
+      } catch (thrown) {
+        if (!call.failure) respond(statusOf(call.fail(thrown)));
+      }
+    };
+    void run();
   };
 }
 
@@ -84,24 +96,34 @@ function streamHandler(
   pipeline: RpcPipeline,
   method: ServerStreamingMethod,
 ): handleServerStreamingCall<Decoded, Buffer> {
-  const encode = encoder(method);
   return (grpcCall) => {
-    const call = begin(pipeline, method, grpcCall);
+    const call = pipeline.beginStream(method, originOf(grpcCall));
+    stopWith(grpcCall, call);
     grpcCall.sendMetadata(initialMetadata(call));
     const { message } = grpcCall.request;
-    if (message) void pump(grpcCall, call, call.stream(method, message, encode));
-    else grpcCall.emit("error", refuse(call));
+    if (message)
+      void pump(
+        grpcCall,
+        call,
+        method,
+        call.responses(() => method.run(message, call)),
+      );
+    else {
+      call.stop(malformedRequest);
+      grpcCall.emit("error", statusOf(malformedRequest()));
+    }
   };
 }
 
 async function pump(
   grpcCall: ServerWritableStream<Decoded, Buffer>,
-  call: ActiveCall,
-  messages: AsyncIterable<Buffer>,
+  call: ActiveStream,
+  method: ServerStreamingMethod,
+  messages: AsyncIterable<Message>,
 ): Promise<void> {
   try {
-    for await (const bytes of messages) {
-      if (!grpcCall.write(bytes)) await call.orStopped(() => once(grpcCall, "drain"));
+    for await (const message of messages) {
+      if (!grpcCall.write(encode(method, message))) await call.orStopped(() => once(grpcCall, "drain"));
     }
     grpcCall.end();
   } catch (thrown) {
@@ -115,35 +137,32 @@ async function pump(
  */
 const deadlineLeadMs = 50;
 
-function begin(pipeline: RpcPipeline, method: RpcMethod, grpcCall: GrpcCall): ActiveCall {
-  const call = pipeline.begin({
-    method: method.descriptor,
+function originOf(grpcCall: GrpcCall): CallOrigin {
+  return {
     protocol: "grpc",
-    hasDeadline: grpcCall.getDeadline() !== Number.POSITIVE_INFINITY,
     metadata: (name) => {
       const [first] = grpcCall.metadata.get(name);
       return typeof first === "string" ? first : undefined;
     },
-  });
+  };
+}
+
+function stopWith(grpcCall: GrpcCall, call: ActiveCall): void {
   // The event also follows a deadline, which the library enforces and reports, and every call that has ended.
   grpcCall.on("cancelled", () => {
     const left = Number(grpcCall.getDeadline()) - Date.now();
     call.stop(() => (left <= deadlineLeadMs ? deadlineExceeded() : cancelled()));
   });
-  return call;
 }
 
-function encoder(method: RpcMethod): (message: Message) => Buffer {
-  return (message) => {
-    const bytes = toBinary(method.descriptor.output, message);
-    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  };
+function encode(method: RpcMethod, message: Message): Buffer {
+  const bytes = toBinary(method.descriptor.output, message);
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-function refuse(call: ActiveCall): Partial<StatusObject> {
-  const reason = malformedRequest();
-  call.stop(() => reason);
-  return statusOf(reason);
+/** The status is INTERNAL, as in every gRPC implementation. */
+function malformedRequest(): ConnectError {
+  return new ConnectError("The request message cannot be decoded.", Code.Internal);
 }
 
 function initialMetadata(call: ActiveCall): Metadata {

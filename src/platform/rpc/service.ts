@@ -70,7 +70,7 @@ export interface ServerStreamingMethod {
   readonly run: ServerStreaming<DescMessage, DescMessage>;
 }
 
-export interface BidiStreamingMethod {
+interface BidiStreamingMethod {
   readonly kind: "bidi_streaming";
   readonly descriptor: DescMethodBiDiStreaming;
   readonly run: BidiStreaming<DescMessage, DescMessage>;

@@ -7,12 +7,14 @@ import type { ConnectError } from "@connectrpc/connect";
 import type { RpcProtocol } from "../base/observers.ts";
 
 /** Header or trailer fields: lower-case names, values as they are on the wire (`-bin` in base64). */
-export type Fields = Readonly<Record<string, string | readonly string[]>>;
+export type Fields = Readonly<Record<string, string | string[]>>;
 
 /** The caller of a unary method, as its protocol presents it. */
 export interface UnaryCaller {
   readonly protocol: RpcProtocol;
-  /** First value of a header (lower case), as it came. */
+  /** All that came: lower-case names, values as they are on the wire. */
+  readonly headers: NodeJS.Dict<string | string[]>;
+  /** Value of a header (lower case), where it is text: `-bin` never is. */
   readonly metadata: (name: string) => string | undefined;
   /** The caller's own timeout in milliseconds, at most an hour; undefined if it has set none. */
   readonly timeoutMs: number | undefined;

@@ -3,7 +3,8 @@ import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { createDoor, type Route } from "../../../src/platform/door/door.ts";
-import { createConnectHandler } from "../../../src/platform/rpc/connect-handler.ts";
+import { createRpcHandler } from "../../../src/platform/rpc/handler.ts";
+import { doorRoutes } from "../../../src/platform/rpc/routes.ts";
 import { recorder } from "../../support/rpc-servers.ts";
 import { testServices } from "../../support/rpc-services.ts";
 
@@ -53,7 +54,7 @@ describe("a request", () => {
 });
 
 describe("a path over RPC", () => {
-  const match = matcher(createConnectHandler({ ...testServices(), ...recorder() }).routes);
+  const match = matcher(doorRoutes(createRpcHandler({ ...testServices(), ...recorder() })));
   it.each([
     ["/auth.v1.IntrospectionService/Introspect", true],
     ["/auth.v1.IntrospectionService/Introspect?encoding=json", true],

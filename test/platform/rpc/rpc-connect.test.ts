@@ -92,7 +92,7 @@ describe("not a call", () => {
     `POST ${path} HTTP/1.0\r\n\r\n`,
     `POST ${path} HTTP/1.1\r\nHost: [\r\n\r\n`,
   ])("%j gets a response, and the server lives", async (head) => {
-    await rawHttp(/^HTTP\/1.1 4(00|15) /, head);
+    await rawHttp(/^HTTP\/1.1 4(00|04|15) /, head);
     expect((await post(`{"token":"active"}`)).status).toBe(200);
   });
 });
@@ -170,7 +170,7 @@ describe("hostile input", () => {
       { "content-encoding": "gzip" },
     ],
     ["a gzip bomb", 429, "resource_exhausted", gzipSync(bomb), { "content-encoding": "gzip" }],
-    ["a brotli bomb", 429, "resource_exhausted", brotliCompressSync(bomb), { "content-encoding": "br" }],
+    ["brotli", 501, "unimplemented", brotliCompressSync(token), { "content-encoding": "br" }],
     ["gzip that is none", 400, "invalid_argument", token, { "content-encoding": "gzip" }],
     ["an encoding that is not known", 501, "unimplemented", token, { "content-encoding": "zstd" }],
     ["broken JSON", 400, "invalid_argument", `{"token`, {}],

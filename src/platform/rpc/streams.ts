@@ -1,0 +1,146 @@
+/** Streams of every protocol, by connect-node's router. */
+import {
+  ConnectError,
+  createConnectRouter,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+} from "@connectrpc/connect";
+import {
+  compressionGzip,
+  universalRequestFromNodeRequest,
+  universalResponseToNodeResponse,
+} from "@connectrpc/connect-node";
+import type { RequestContext } from "../base/request-context.ts";
+import type { RpcPipeline } from "./active-calls.ts";
+import { cancelled } from "./call.ts";
+import { dropLongTimeouts } from "./caller-timeouts.ts";
+import type { MessageLimits, NodeRequest, NodeResponse } from "./http-exchange.ts";
+import type { StreamingMethod } from "./service.ts";
+import type { ActiveStream } from "./stream-call.ts";
+
+/** Serves a request of a method, whose context there is already. */
+export type ServeStream = (request: NodeRequest, response: NodeResponse, context: RequestContext) => void;
+
+interface Arrival {
+  readonly context: RequestContext;
+  /** Aborted when the caller has disconnected. */
+  connection?: AbortSignal;
+  call?: ActiveStream;
+}
+
+const arrivalKey = createContextKey<Arrival | undefined>(undefined, { description: "arrival" });
+
+/** @returns a function that serves the method's requests */
+export function streamHandler(
+  pipeline: RpcPipeline,
+  method: StreamingMethod,
+  limits: MessageLimits,
+): ServeStream {
+  const router = createConnectRouter({
+    readMaxBytes: limits.request,
+    writeMaxBytes: limits.response,
+    acceptCompression: [compressionGzip],
+    // Responses are not compressed.
+    compressMinBytes: Number.MAX_SAFE_INTEGER,
+    requestGate: (context) => beginCall(pipeline, method, context),
+  });
+  if (method.kind === "server_streaming") {
+    router.rpc(method.descriptor, (request, context) =>
+      callOf(context).responses((call) => method.run(request, call)),
+    );
+  } else {
+    router.rpc(method.descriptor, (requests, context) =>
+      callOf(context).responses((call) => method.run(requests, call)),
+    );
+  }
+  const [handler] = router.handlers;
+  if (!handler) throw new Error(`${method.descriptor.toString()} has no handler`);
+
+  async function serve(request: NodeRequest, response: NodeResponse, context: RequestContext): Promise<void> {
+    const arrival: Arrival = { context };
+    dropLongTimeouts(request.headers);
+    const universal = readRequest(request, response, arrival);
+    if (universal && handler) await universalResponseToNodeResponse(await handler(universal), response);
+    else {
+      response.statusCode = 400;
+      response.end();
+    }
+  }
+
+  return (request, response, context) => {
+    response.setHeader("x-request-id", context.requestId);
+    serve(request, response, context).catch((thrown: unknown) => {
+      // The caller disconnected during the response, or no response could be made.
+      context.log.debug({ err: thrown }, "An RPC response could not be sent");
+      response.destroy();
+    });
+  };
+}
+
+/** @returns undefined if the request has no valid authority */
+function readRequest(request: NodeRequest, response: NodeResponse, arrival: Arrival) {
+  const values = createContextValues().set(arrivalKey, arrival);
+  try {
+    const universal = universalRequestFromNodeRequest(request, response, undefined, values);
+    arrival.connection = universal.signal;
+    return { ...universal, body: readBody(request, arrival) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** The body. Reading ends with the call, and its unread rest is discarded, so that the caller gets the response. */
+function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Array> {
+  const chunks: AsyncIterator<Uint8Array> = request.iterator({ destroyOnReturn: false });
+  const close = async () => chunks.return?.();
+  const drop = () =>
+    void close().then(
+      () => request.resume(),
+      () => undefined,
+    );
+  return {
+    [Symbol.asyncIterator]: () => ({
+      async next() {
+        try {
+          return await (arrival.call?.orStopped(() => chunks.next()) ?? chunks.next());
+        } catch (thrown) {
+          drop();
+          throw thrown;
+        }
+      },
+      async return() {
+        drop();
+        return { done: true, value: undefined };
+      },
+    }),
+  };
+}
+
+/** Runs before the body is read, so that calls with an invalid body are logged and counted too. */
+function beginCall(pipeline: RpcPipeline, method: StreamingMethod, context: HandlerContext): void {
+  const arrival = context.values.get(arrivalKey);
+  const { protocolName } = context;
+  const call = pipeline.beginStream(method, {
+    protocol: protocolName === "grpc" || protocolName === "grpc-web" ? protocolName : "connect",
+    metadata: (name) => context.requestHeader.get(name) ?? undefined,
+    context: arrival?.context,
+  });
+  if (arrival) arrival.call = call;
+  const { signal } = context;
+  const stop = () =>
+    call.stop(() => {
+      // A closed connection has many different reasons, all of which mean that the caller has disconnected.
+      const disconnected = arrival?.connection?.aborted || !(signal.reason instanceof ConnectError);
+      return disconnected ? cancelled() : signal.reason;
+    });
+  // The signal is also aborted after every call that has ended.
+  if (signal.aborted) stop();
+  else signal.addEventListener("abort", stop, { once: true });
+}
+
+function callOf(context: HandlerContext): ActiveStream {
+  const call = context.values.get(arrivalKey)?.call;
+  if (!call) throw new Error("The request gate has not run");
+  return call;
+}
