@@ -3,6 +3,7 @@ import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { Slots } from "../base/slots.ts";
 import { cutSession } from "./handshakes.ts";
+import { resetStream } from "./resets.ts";
 
 export interface StallLimits {
   /** The time from the first byte of a request to its end. */
@@ -82,7 +83,7 @@ class WatchedStream extends Watched {
   /** Resets it; and if even that does not reach the client, ends the connection. */
   override end(): void {
     if (this.#stream.closed) cutSession(this.#stream.session);
-    else this.#stream.close(constants.NGHTTP2_CANCEL);
+    else resetStream(this.#stream, constants.NGHTTP2_CANCEL);
   }
 }
 

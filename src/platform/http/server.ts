@@ -1,6 +1,6 @@
 /** The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. */
 import { createServer, type Server, type ServerResponse } from "node:http";
-import { createSecureServer, type Http2SecureServer, Http2ServerRequest } from "node:http2";
+import { constants, createSecureServer, type Http2SecureServer, Http2ServerRequest } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
 import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
@@ -14,7 +14,7 @@ import type { CorsPolicy } from "../door/cors-policy.ts";
 import { createDoor, type Route } from "../door/door.ts";
 import { endAfterRequest } from "../door/early-responses.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
-import { unlessReset } from "../door/resets.ts";
+import { limitResets, nodeResetLimit, resetStream, unlessReset } from "../door/resets.ts";
 import { HttpResponse, type NodeRequest, type NodeResponse } from "../door/responding.ts";
 import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
 import { Connections } from "./connections.ts";
@@ -88,8 +88,12 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   let closing: Promise<void> | undefined;
 
   server.on("request", (request: NodeRequest, response: NodeResponse) => {
-    if (request instanceof Http2ServerRequest) unlessReset(request.stream, () => take(request, response));
-    else take(request, response);
+    if (!(request instanceof Http2ServerRequest)) {
+      take(request, response);
+      return;
+    }
+    limitResets(request.stream, resetLimit);
+    unlessReset(request.stream, () => take(request, response));
   });
 
   function take(request: NodeRequest, response: NodeResponse): void {
@@ -180,6 +184,8 @@ function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) 
 
 /** Requests that a client may have in flight on one connection of HTTP/2. */
 const maxConcurrentStreams = 256;
+/** All requests of a client may be given up at once. */
+const resetLimit = { burst: maxConcurrentStreams, perSecond: 33 };
 
 function cleartextServer(timeouts: HttpTimeouts): Server {
   return createServer({ ...connectionOptions(timeouts), ServerResponse: HttpResponse });
@@ -193,9 +199,7 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
     allowHTTP1: true,
     Http1ServerResponse: HttpResponse,
     settings: { maxConcurrentStreams },
-    // All requests of a client may be given up at once. Node takes the two together or not at all.
-    streamResetBurst: maxConcurrentStreams,
-    streamResetRate: 33,
+    ...nodeResetLimit(resetLimit),
   });
 }
 
@@ -240,7 +244,8 @@ function isBadTarget(thrown: unknown): boolean {
 function sendFailure(logger: Logger, response: NodeResponse, thrown: unknown): void {
   const parts = failure(logger, response.req, thrown);
   if (response.headersSent) {
-    response.destroy();
+    if (response instanceof HttpResponse) response.destroy();
+    else resetStream(response.stream, constants.NGHTTP2_INTERNAL_ERROR);
     return;
   }
   // A response that could not be written has left its reason phrase and, beside the headers of CORS, its own.

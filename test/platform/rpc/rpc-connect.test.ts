@@ -15,6 +15,7 @@ import {
   IntrospectRequestSchema,
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import { corsPolicy } from "../../../src/platform/door/cors-policy.ts";
+import { rpcHeaders } from "../../../src/platform/rpc/service.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
 import { type RpcServers, startRpcServers } from "../../support/rpc-servers.ts";
@@ -29,7 +30,7 @@ const origin = "https://app.example";
 let servers: RpcServers;
 const cleanup = suiteCleanup();
 beforeAll(async () => {
-  servers = await startRpcServers({ cors: corsPolicy([origin], []) });
+  servers = await startRpcServers({ cors: corsPolicy([origin], [rpcHeaders]) });
   cleanup.defer(() => servers.close());
 });
 beforeEach(() => {
