@@ -11,8 +11,7 @@ import {
   type SecurityHandler,
   type Stated,
 } from "../platform/openapi/handlers.ts";
-import type { Authenticator } from "./clients/authenticate-client.ts";
-import { type Caller, requireIntrospection } from "./clients/client-repository.ts";
+import { type Authenticator, type Caller, requireIntrospection } from "./clients/authenticate-client.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
 import type { GenerateTokens } from "./grants/generate-tokens.ts";
 import type { Identities } from "./identities/identities.ts";

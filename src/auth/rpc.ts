@@ -2,8 +2,7 @@
 import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
 import { ServiceError } from "../platform/base/errors.ts";
 import { implement, type RpcService } from "../platform/rpc/service.ts";
-import type { Authenticator } from "./clients/authenticate-client.ts";
-import { requireIntrospection } from "./clients/client-repository.ts";
+import { type Authenticator, requireIntrospection } from "./clients/authenticate-client.ts";
 import { AuthErrorKinds, invalidClient } from "./errors.ts";
 import type { Introspect } from "./tokens/introspect.ts";
 

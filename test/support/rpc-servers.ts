@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:http";
 import { createServer as createHttp2Server, type Http2Server } from "node:http2";
 import { type Logger, pino } from "pino";
 import type { RpcObserver } from "../../src/platform/base/observers.ts";
-import { HttpResponse } from "../../src/platform/door/responding.ts";
+import { HttpResponse } from "../../src/platform/door/responses.ts";
 import { withoutQuery } from "../../src/platform/door/targets.ts";
 import { createGrpcServer, type GrpcServer } from "../../src/platform/rpc/grpc-server.ts";
 import { createRpcHandler, type RpcHandlerOptions } from "../../src/platform/rpc/handler.ts";

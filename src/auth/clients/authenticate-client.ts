@@ -1,7 +1,9 @@
 import { createHash, hash as digest, randomBytes, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import { ServiceError } from "../../platform/base/errors.ts";
+import { AuthErrorKinds } from "../errors.ts";
 import { verifyClientSecret } from "../password-hashing/argon2id.ts";
-import type { AuthenticationMethod, Caller, Client, ClientRepository } from "./client-repository.ts";
+import type { AuthenticationMethod, Client, ClientRepository } from "./client-repository.ts";
 
 /**
  * A cache of secrets that argon2 has verified, as digests under a random key of this process. An entry is valid for one
@@ -45,6 +47,21 @@ export class VerifiedSecrets {
   isKnown(secretHash: string): boolean {
     return this.#verified.has(secretHash);
   }
+}
+
+/** The authenticated caller of a protected operation. */
+export type Caller =
+  | { readonly kind: "internal" }
+  | { readonly kind: "platform" }
+  | { readonly kind: "client"; readonly client: Client };
+
+/** Refuses a caller that may not introspect tokens of this issuer. */
+export function requireIntrospection(caller: Caller): void {
+  if (caller.kind !== "client" || caller.client.clientSettings.mayIntrospect) return;
+  throw new ServiceError(
+    AuthErrorKinds.mayNotIntrospect,
+    "This client may not introspect. Its clientSettings in OAUTH_SERVER_CLIENTS need mayIntrospect: true.",
+  );
 }
 
 interface Credentials {

@@ -1,9 +1,7 @@
 import { inArray, isNull, notInArray, type SQL, sql } from "drizzle-orm";
 import { LRUCache } from "lru-cache";
-import { ServiceError } from "../../platform/base/errors.ts";
 import type { Database, Reads } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
-import { AuthErrorKinds } from "../errors.ts";
 import { surelyNow } from "../running-time.ts";
 import { clients } from "../schema.ts";
 
@@ -12,21 +10,6 @@ export type Client = typeof clients.$inferSelect;
 
 /** How a client sends its id and secret (RFC 7591 section 2): in the Authorization header, or in the body. */
 export type AuthenticationMethod = "client_secret_basic" | "client_secret_post";
-
-/** The authenticated caller of a protected operation. */
-export type Caller =
-  | { readonly kind: "internal" }
-  | { readonly kind: "platform" }
-  | { readonly kind: "client"; readonly client: Client };
-
-/** Refuses a caller that may not introspect tokens of this issuer. */
-export function requireIntrospection(caller: Caller): void {
-  if (caller.kind !== "client" || caller.client.clientSettings.mayIntrospect) return;
-  throw new ServiceError(
-    AuthErrorKinds.mayNotIntrospect,
-    "This client may not introspect. Its clientSettings in OAUTH_SERVER_CLIENTS need mayIntrospect: true.",
-  );
-}
 
 /** Milliseconds that a client, or that there is none, may be cached for checking credentials. */
 const maxAgeMs = 1_000;

@@ -1,7 +1,8 @@
 import { invalidInput, ServiceError } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import { type GrantType, grantTypes } from "../client-settings.ts";
-import type { Caller, Client } from "../clients/client-repository.ts";
+import type { Caller } from "../clients/authenticate-client.ts";
+import type { Client } from "../clients/client-repository.ts";
 import { AuthErrorKinds, invalidGrant } from "../errors.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
 import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";

@@ -4,7 +4,7 @@
  */
 import { hash, sign } from "node:crypto";
 import { promisify } from "node:util";
-import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
+import type { Clock } from "../../platform/base/clock.ts";
 import { DigestCache } from "../../platform/crypto/digest-cache.ts";
 import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import { randomBytes } from "../../platform/crypto/random.ts";
@@ -87,7 +87,7 @@ export function createAccessTokens({ keys, issuer, clock, type }: Dependencies):
    */
   function currentClaims(token: string): AccessTokenClaims | undefined {
     const claims = claimsOf(payloadOf(token));
-    return claims && claims.exp > unixSeconds(clock) ? claims : undefined;
+    return claims && claims.exp * 1_000 > clock.now() ? claims : undefined;
   }
 
   const { keyId, privateKey } = keys.current;

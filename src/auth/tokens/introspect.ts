@@ -1,9 +1,16 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
-import { fromPrimary, isStandby } from "../../platform/database/sql/from-primary.ts";
 import { integer, listOf, names } from "../../platform/database/sql/readers.ts";
-import { arrayItems, computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
+import {
+  arrayItems,
+  computed,
+  fromPrimary,
+  isStandby,
+  prepared,
+  rows,
+  selection,
+} from "../../platform/database/sql/statements.ts";
 import type { Standbys } from "../../platform/database/standbys/standbys.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { type AccessTokenClaims, type AccessTokens, authorizationIdLength } from "./access-token.ts";

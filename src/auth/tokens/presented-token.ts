@@ -2,7 +2,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
-import { fromPrimary, isStandby } from "../../platform/database/sql/from-primary.ts";
 import {
   boolean,
   integer,
@@ -16,6 +15,8 @@ import {
 import {
   arrayItems,
   computed,
+  fromPrimary,
+  isStandby,
   jsonMember,
   prepared,
   rows,

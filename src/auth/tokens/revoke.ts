@@ -3,7 +3,7 @@ import { ServiceError } from "../../platform/base/errors.ts";
 import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/readers.ts";
-import type { Caller } from "../clients/client-repository.ts";
+import type { Caller } from "../clients/authenticate-client.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";

@@ -4,7 +4,7 @@ import { withTimeout } from "../base/deadlines.ts";
 import type { Prioritized } from "../base/priority.ts";
 import type { Admission } from "./admission.ts";
 import { type CorsPolicy, setCorsHeaders } from "./cors-policy.ts";
-import { HttpResponse, type NodeRequest, type NodeResponse, onceResponding } from "./responding.ts";
+import { HttpResponse, type NodeRequest, type NodeResponse, onceResponding } from "./responses.ts";
 import { normalize, templatedSegments, templateTest, withoutQuery } from "./targets.ts";
 
 /** An operation or method whose requests may be refused while more arrive than can be answered. */

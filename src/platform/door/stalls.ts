@@ -1,7 +1,7 @@
 /** Ends what does not get on: responses that the client does not read, and requests that it never ends. */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import { Slots } from "../base/slots.ts";
+import { Slots } from "../base/deadlines.ts";
 import { cutSession } from "./handshakes.ts";
 import { resetStream } from "./resets.ts";
 

@@ -1,5 +1,5 @@
 /** Request targets, of which equal ones are made one (RFC 3986 section 6.2.2), and the paths that routes have. */
-import type { NodeRequest } from "./responding.ts";
+import type { NodeRequest } from "./responses.ts";
 
 /** A URL as a target, which names its host: the authority, and the rest. It has neither a user nor a fragment there. */
 const absoluteForm = /^https?:\/\/([^/?#@\\]+)((?:[/?#].*)?)$/is;

@@ -5,7 +5,7 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
-import { Slots } from "../base/slots.ts";
+import { Slots } from "../base/deadlines.ts";
 import type { Handshakes } from "../door/handshakes.ts";
 import type { Stalls } from "../door/stalls.ts";
 

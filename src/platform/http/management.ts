@@ -2,8 +2,8 @@
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
-import { problem, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
+import { problem, toResponse } from "../door/responses.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { Lifecycle } from "../process/lifecycle.ts";
 

@@ -3,9 +3,8 @@ import { maxHeaderSize, STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import { codeOf } from "../base/error-code.ts";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../base/errors.ts";
-import type { ResponseParts } from "../base/problem.ts";
 import { hosts } from "../door/door.ts";
-import type { NodeRequest } from "../door/responding.ts";
+import type { NodeRequest, ResponseParts } from "../door/responses.ts";
 import { withoutQuery } from "../door/targets.ts";
 
 /** No member of the services' lists of codes: only the status tells these apart. */

@@ -7,7 +7,6 @@ import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError
 import type { Logger } from "pino";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
-import { problem, type ResponseParts, rendered, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import type { Admission } from "../door/admission.ts";
 import type { CorsPolicy } from "../door/cors-policy.ts";
@@ -15,7 +14,16 @@ import { createDoor, type Route } from "../door/door.ts";
 import { endAfterRequest } from "../door/early-responses.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
 import { limitResets, nodeResetLimit, resetStream, unlessReset } from "../door/resets.ts";
-import { HttpResponse, type NodeRequest, type NodeResponse } from "../door/responding.ts";
+import {
+  HttpResponse,
+  type NodeRequest,
+  type NodeResponse,
+  problem,
+  type ResponseParts,
+  rendered,
+  sendResponse,
+  toResponse,
+} from "../door/responses.ts";
 import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
 import { Connections } from "./connections.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";

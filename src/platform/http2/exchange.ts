@@ -5,7 +5,7 @@ import type { ClientStream, RequestHead, ResponseFields, StreamEnd, StreamListen
 
 /**
  * Items in the order in which they were added. An item is in one list at most, and can leave it at any time. A `Set`
- * would keep alive what it no longer holds (see base/slots.ts).
+ * would keep alive what it no longer holds (see base/deadlines.ts).
  */
 
 /** An item that can be in a list. It holds its own place there. */

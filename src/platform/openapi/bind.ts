@@ -4,11 +4,16 @@
  */
 import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
+import type { ValidateFunction } from "ajv";
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
 import { withRequestTimeout } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { HttpObserver } from "../base/observers.ts";
+import { RequestContext } from "../base/request-context.ts";
+import { isTracing, type Span, within } from "../base/tracing.ts";
+import type { Route } from "../door/door.ts";
+import type { NodeRequest } from "../door/responses.ts";
 import {
   fetchResponse,
   problem,
@@ -17,16 +22,12 @@ import {
   rendered,
   sendResponse,
   toResponse,
-} from "../base/problem.ts";
-import { RequestContext } from "../base/request-context.ts";
-import { isTracing, type Span, within } from "../base/tracing.ts";
-import type { Route } from "../door/door.ts";
-import type { NodeRequest } from "../door/responding.ts";
+} from "../door/responses.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
-import { type HeaderReader, headerReader } from "./headers.ts";
-import { hasUrlParameters, parameterReader } from "./parameters.ts";
+import { type HeaderReader, headerReader } from "./handlers.ts";
+import { hasUrlParameters, type ParameterValues, parameterReader } from "./parameters.ts";
 import { readBody, validate } from "./request-body.ts";
 import {
   acceptsJson,
@@ -183,6 +184,8 @@ function noUrl(): never {
   throw new Error("the operations of direct routes have no parameters in their URLs");
 }
 
+const noParameters: ParameterValues = { path: {}, query: {} };
+
 /** Makes the handler of one operation. Everything that does not depend on the request is computed here, once. */
 function bindOperation<O, Caller>(
   binding: Binding<O, Caller>,
@@ -198,7 +201,8 @@ function bindOperation<O, Caller>(
   const returnsJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
   const checksAccept = returnsJson && operation.responses["406"] !== undefined;
   const names = jsonNames(operation);
-  const readParameters = parameterReader(operation);
+  const readParameters = operation.parameters.length > 0 ? parameterReader(operation) : () => noParameters;
+  let validators: readonly ValidateFunction[] | undefined;
 
   function refuseUnacceptable(header: HeaderReader): void {
     if (!checksAccept || acceptsJson(header("accept"), names)) return;
@@ -232,7 +236,8 @@ function bindOperation<O, Caller>(
       caller = isPending(found) ? await withRequestTimeout(found) : found;
     }
     const values = requestBody === undefined ? parameters : { ...parameters, requestBody };
-    validate(operation.requestValidators(), values);
+    validators ??= operation.requestValidators();
+    validate(validators, values);
     const { path, query } = parameters;
     // Without `await`, returning the promise costs two more turns of the microtask queue.
     return await withRequestTimeout(

@@ -201,7 +201,6 @@ function describeOperation(
   const { parameters = [], requestBody, responses = {} } = dereferenced;
   const security = (operation.security ?? []).map((alternative) => Object.keys(alternative));
   const compiled = new Map<string, ValidateFunction | undefined>();
-  let validators: readonly ValidateFunction[] | undefined;
   return {
     id,
     method: operation.method,
@@ -216,8 +215,7 @@ function describeOperation(
     errorFormat: errorFormatOf(id, dereferenced),
     priority: priorityOf(id, dereferenced),
     requestValidators() {
-      validators ??= backend.validator.getRequestValidatorsForOperation(id) ?? [];
-      return validators;
+      return backend.validator.getRequestValidatorsForOperation(id) ?? [];
     },
     responseValidator(status, mediaType) {
       const key = `${status} ${mediaType}`;

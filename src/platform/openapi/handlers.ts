@@ -1,6 +1,22 @@
-/** The types of handlers, by openapi-typescript's operations: what an operation does not declare does not compile. */
+/** What handlers get and give, by openapi-typescript's operations: what one does not declare does not compile. */
 import type { RequestContext } from "../base/request-context.ts";
-import type { HeaderReader } from "./headers.ts";
+import type { NodeRequest } from "../door/responses.ts";
+
+/** Returns a header by its name in lower case; undefined if it was not sent. */
+export type HeaderReader = (name: string) => string | undefined;
+
+/** Reads headers from Node's raw ones, repeated ones joined with commas (RFC 9110 section 5.3). Not for `Cookie`. */
+export function headerReader({ rawHeaders }: Pick<NodeRequest, "rawHeaders">): HeaderReader {
+  return (name) => {
+    let value: string | undefined;
+    for (let at = 0; at < rawHeaders.length; at += 2) {
+      const sent = rawHeaders[at];
+      if (sent === undefined || sent.length !== name.length || sent.toLowerCase() !== name) continue;
+      value = value === undefined ? rawHeaders[at + 1] : `${value}, ${rawHeaders[at + 1]}`;
+    }
+    return value;
+  };
+}
 
 /** The members of T that are declared by name, without its index signature. */
 type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };

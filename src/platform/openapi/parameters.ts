@@ -1,7 +1,7 @@
 /** The parameters of a request: path, query and headers, as texts. The validators check and coerce them. */
 import { invalidInput } from "../base/errors.ts";
 import type { ContractOperation, ParameterObject } from "./document.ts";
-import type { HeaderReader } from "./headers.ts";
+import type { HeaderReader } from "./handlers.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 
 export interface ParameterValues {

@@ -1,8 +1,8 @@
 /** Serves a contract: the document, and Swagger UI, which loads nothing from another host (Content-Security-Policy). */
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
-import { problem, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
+import { problem, toResponse } from "../door/responses.ts";
 import { optionsOf, wrongMethod } from "./bind.ts";
 import type { ContractDocument } from "./document.ts";
 import { matchesEntityTag } from "./entity-tag.ts";

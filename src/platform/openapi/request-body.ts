@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import type { ErrorObject, ValidateFunction } from "ajv";
 import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../base/errors.ts";
 import type { ContractOperation } from "./document.ts";
-import type { HeaderReader } from "./headers.ts";
+import type { HeaderReader } from "./handlers.ts";
 import { jsonProblem } from "./json-problem.ts";
 import type { ParameterValues } from "./parameters.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";

@@ -1,13 +1,12 @@
 /** Makes the response of a handler's result, or of an error: problems (RFC 9457), or OAuth's (RFC 6749 section 5.2). */
 import type { Logger } from "pino";
 import { overloaded, type ServiceError } from "../base/errors.ts";
-import { errorHeaders, problem, type ResponseParts } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import type { Sheddable } from "../door/door.ts";
-import { HttpResponse } from "../door/responding.ts";
+import { errorHeaders, HttpResponse, problem, type ResponseParts } from "../door/responses.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractOperation, ResponseObject } from "./document.ts";
-import { headerReader } from "./headers.ts";
+import { headerReader } from "./handlers.ts";
 
 export interface Success {
   readonly status: number;

@@ -21,7 +21,7 @@ import type { Admission } from "../door/admission.ts";
 import { endAfterRequest } from "../door/early-responses.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
 import { unlessReset } from "../door/resets.ts";
-import { onceResponding } from "../door/responding.ts";
+import { onceResponding } from "../door/responses.ts";
 import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
 import { connectError } from "./call.ts";
 import { errorResponse } from "./connect-responses.ts";

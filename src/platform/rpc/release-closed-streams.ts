@@ -1,6 +1,6 @@
 /**
  * Removes all listeners from HTTP/2 streams that have closed: Node's Map of open streams keeps later ones alive
- * (slots.ts), and their listeners the whole call, which costs native gRPC a sixth of its speed.
+ * (deadlines.ts), and their listeners the whole call, which costs native gRPC a sixth of its speed.
  */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { EventEmitter } from "node:events";

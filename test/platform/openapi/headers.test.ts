@@ -5,7 +5,7 @@ import { connect as connectHttp2, createServer as createHttp2Server } from "node
 import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { listening } from "../../../src/platform/http/server.ts";
-import { headerReader } from "../../../src/platform/openapi/headers.ts";
+import { headerReader } from "../../../src/platform/openapi/handlers.ts";
 
 const names = ["authorization", "content-type", "x-request-id", "accept", "x-empty", "x-absent", "host"];
 

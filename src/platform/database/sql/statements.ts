@@ -12,9 +12,10 @@ import {
   sql,
 } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
+import { unavailable } from "../../base/errors.ts";
 import { untraced } from "../../base/tracing.ts";
 import type { Executor } from "../database.ts";
-import { type ReadBy, type Reader, UnexpectedValueError } from "./readers.ts";
+import { boolean, type ReadBy, type Reader, UnexpectedValueError } from "./readers.ts";
 
 /** An SQL expression whose value can be read: the name of a column, or a {@link computed} expression. */
 export interface Field<T> extends Reader<T> {
@@ -146,6 +147,18 @@ class FilledStatement extends SQL {
   override toQuery(): QueryWithTypings {
     return this.#query;
   }
+}
+
+/** Whether the server that runs the statement is a standby, for the selection of the statement's only row. */
+export const isStandby = computed(boolean, sql`pg_is_in_recovery()`);
+
+/**
+ * The only row of a look-up that only the primary may serve: a standby may not know yet what was issued or revoked.
+ * @throws unavailable if it is from a standby, or if there is none
+ */
+export function fromPrimary<Row extends { readonly isStandby: boolean }>(row: Row | undefined): Row {
+  if (row?.isStandby === false) return row;
+  throw unavailable("The database", new Error(row ? "it is a standby" : "it returned no row"));
 }
 
 /** The items of an array of texts, for `from`; a subquery, or a prepared statement would be planned anew each time. */

@@ -1,8 +1,50 @@
-/** An error as an HTTP response: a problem (RFC 9457). */
-import type { ServerResponse } from "node:http";
-import type { Http2ServerResponse } from "node:http2";
-import type { ServiceError } from "./errors.ts";
-import type { RequestContext } from "./request-context.ts";
+/** Responses: when they begin to be sent, and errors as responses, which are problems (RFC 9457). */
+import {
+  type IncomingMessage,
+  type OutgoingHttpHeader,
+  type OutgoingHttpHeaders,
+  ServerResponse,
+} from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse, ServerHttp2Stream } from "node:http2";
+import type { ServiceError } from "../base/errors.ts";
+import type { RequestContext } from "../base/request-context.ts";
+
+/** Node's own requests and responses, of HTTP/1 and of HTTP/2. */
+export type NodeRequest = IncomingMessage | Http2ServerRequest;
+export type NodeResponse = HttpResponse | Http2ServerResponse;
+
+type HeaderList = OutgoingHttpHeaders | OutgoingHttpHeader[];
+
+/** A response of HTTP/1 that reports when its headers are sent; a class, as own methods make responses slower. */
+export class HttpResponse<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
+  #responding: (() => void) | undefined;
+
+  /** Calls back once, before the headers are sent, explicitly or with the first of the body. */
+  onceResponding(responding: () => void): void {
+    this.#responding = responding;
+  }
+
+  override writeHead(status: number, reason?: string | HeaderList, headers?: HeaderList): this {
+    this.#responding?.();
+    this.#responding = undefined;
+    return typeof reason === "string"
+      ? super.writeHead(status, reason, headers)
+      : super.writeHead(status, reason ?? headers);
+  }
+}
+
+/** Calls back when the headers of the response are sent, explicitly or with the first of its body. */
+export function onceResponding(response: HttpResponse | ServerHttp2Stream, responding: () => void): void {
+  if (response instanceof HttpResponse) {
+    response.onceResponding(responding);
+    return;
+  }
+  const { respond } = response;
+  response.respond = (...args: unknown[]) => {
+    responding();
+    Reflect.apply(respond, response, args);
+  };
+}
 
 /** The parts of a response. `body` undefined: the response has no body. */
 export interface ResponseParts {
@@ -57,10 +99,7 @@ export function toResponse(parts: ResponseParts): Response {
   return fetchResponse(rendered(parts));
 }
 
-export function sendResponse(
-  response: ServerResponse | Http2ServerResponse,
-  { status, headers, content }: RenderedResponse,
-): void {
+export function sendResponse(response: NodeResponse, { status, headers, content }: RenderedResponse): void {
   const all = content === undefined ? headers : { ...headers, "Content-Length": Buffer.byteLength(content) };
   // Both lines do the same. The two types have no signature in common.
   if ("stream" in response) response.writeHead(status, all);
