@@ -20,6 +20,7 @@ import { Connector } from "./connections/connector.ts";
 import {
   defaultLimits,
   drizzleOver,
+  drizzleOverLane,
   type Query,
   runTransaction,
   type TransactionLimits,
@@ -27,7 +28,7 @@ import {
 import { oneHost } from "./connections/hosts.ts";
 import { Lane, type LaneOptions, noConnection } from "./connections/lane.ts";
 import { checkResponds, checkSession } from "./connections/session.ts";
-import { isReachable, type OpenDatabase, type OpenOptions, type Reads } from "./database.ts";
+import { isReachable, type OpenDatabase, type OpenOptions } from "./database.ts";
 import { openHosts } from "./failover/open-hosts.ts";
 import { outagesOf } from "./failure.ts";
 import { migrateAsOwner, startAnew } from "./migrations/migrate-postgresql.ts";
@@ -101,14 +102,17 @@ export function openPostgresql(
   }
 
   const db = drizzleOver(write, transaction);
-  const leasing = readsOf(leases);
+  const leasing = drizzleOverLane(leases);
   return {
     db,
-    reads: readsOf(reads),
+    reads: drizzleOverLane(reads),
     leases: leasing,
     standbys: settings.readHosts && {
       leases: leasing,
-      hosts: standbys.map(({ address, lane }) => ({ address: nameOf(address), reads: readsOf(lane) })),
+      hosts: standbys.map(({ address, lane }) => ({
+        address: nameOf(address),
+        reads: drizzleOverLane(lane),
+      })),
     },
     confirm: createConfirm(db),
     description,
@@ -161,10 +165,6 @@ function rerunningTransactions(writes: Lane, transactions: number): Transaction 
 }
 
 const nameOf = ({ host, port }: Address) => `${host}:${port}`;
-
-function readsOf(lane: Lane): Reads {
-  return drizzleOver((text, options) => lane.use((connection) => connection.query(text, options)));
-}
 
 type LaneSize = Pick<LaneOptions, "size"> &
   Partial<Pick<LaneOptions, "sharing" | "maxTransactions" | "connector">>;

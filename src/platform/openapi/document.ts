@@ -66,8 +66,8 @@ export interface ContractOperation {
   readonly priority: Priority;
   /** Validators of `{path, query, header, requestBody}`; compiled at first use, as that takes most of a start. */
   requestValidators(): readonly ValidateFunction[];
-  /** Validator of a JSON response, if the document has a schema for it. It refuses members that are not described. */
-  responseValidator(status: number, mediaType: string): ValidateFunction | undefined;
+  /** Makes the validator of a JSON response, if there is a schema for it. It refuses members that are not described. */
+  compileResponse(status: number, mediaType: string): ValidateFunction | undefined;
 }
 
 export interface ContractDocument {
@@ -200,7 +200,6 @@ function describeOperation(
   const dereferenced = operation as Dereferenced;
   const { parameters = [], requestBody, responses = {} } = dereferenced;
   const security = (operation.security ?? []).map((alternative) => Object.keys(alternative));
-  const compiled = new Map<string, ValidateFunction | undefined>();
   return {
     id,
     method: operation.method,
@@ -217,13 +216,9 @@ function describeOperation(
     requestValidators() {
       return backend.validator.getRequestValidatorsForOperation(id) ?? [];
     },
-    responseValidator(status, mediaType) {
-      const key = `${status} ${mediaType}`;
-      if (!compiled.has(key)) {
-        const schema = responses[status]?.content?.[mediaType]?.schema;
-        compiled.set(key, schema && ajv.compile(closed(schema)));
-      }
-      return compiled.get(key);
+    compileResponse(status, mediaType) {
+      const schema = responses[status]?.content?.[mediaType]?.schema;
+      return schema && ajv.compile(closed(schema));
     },
   };
 }

@@ -3,7 +3,7 @@
  */
 import type { InputError } from "../base/errors.ts";
 import { losesDigits } from "./json-numbers.ts";
-import { escapePointer, textProblem } from "./text.ts";
+import { escapePointer, textProblem } from "./parameters.ts";
 
 /** Levels of arrays and objects that a member of a JSON body may have. */
 const maxDepth = 32;

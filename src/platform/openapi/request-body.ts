@@ -6,8 +6,7 @@ import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../base
 import type { ContractOperation } from "./document.ts";
 import type { HeaderReader } from "./handlers.ts";
 import { jsonProblem } from "./json-problem.ts";
-import type { ParameterValues } from "./parameters.ts";
-import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
+import { escapePointer, hidesInvalidUtf8, type ParameterValues, textProblem } from "./parameters.ts";
 
 /** Bodies over this many bytes are refused. */
 const maxBodyBytes = 65_536;

@@ -1,4 +1,5 @@
 /** Makes the response of a handler's result, or of an error: problems (RFC 9457), or OAuth's (RFC 6749 section 5.2). */
+import type { ValidateFunction } from "ajv";
 import type { Logger } from "pino";
 import { overloaded, type ServiceError } from "../base/errors.ts";
 import { RequestContext } from "../base/request-context.ts";
@@ -114,6 +115,9 @@ function headerViolations(response: ResponseObject, { headers }: ResponseParts):
   return violations;
 }
 
+/** The validators of responses, by their status and media type. */
+const compiled = new WeakMap<ContractOperation, Map<string, ValidateFunction | undefined>>();
+
 function bodyViolations(
   operation: ContractOperation,
   { content }: ResponseObject,
@@ -122,7 +126,11 @@ function bodyViolations(
   const mediaType = headers["Content-Type"];
   if (mediaType === undefined) return content ? ["the body is missing"] : [];
   if (!content?.[mediaType]) return [`media type ${mediaType} is not declared`];
-  const validator = operation.responseValidator(status, mediaType);
+  const validators = compiled.get(operation) ?? new Map<string, ValidateFunction | undefined>();
+  compiled.set(operation, validators);
+  const key = `${status} ${mediaType}`;
+  if (!validators.has(key)) validators.set(key, operation.compileResponse(status, mediaType));
+  const validator = validators.get(key);
   // The body as the caller parses it, not as the handler made it.
   const received: unknown = JSON.parse(JSON.stringify(body));
   if (!validator || validator(received)) return [];

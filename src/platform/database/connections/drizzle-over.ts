@@ -9,6 +9,7 @@ import {
   type QueryOptions,
   type Result,
 } from "./connection.ts";
+import type { Lane } from "./lane.ts";
 
 /** The pending rows of a statement, which runs when this is awaited, or the rows are asked for as lists. */
 class PendingRows implements PromiseLike<Result> {
@@ -51,6 +52,11 @@ export function drizzleOver(
     },
   });
   return drizzle({ client });
+}
+
+/** One that runs statements, and no transactions, on the connections of a lane. */
+export function drizzleOverLane(lane: Lane): PostgresJsDatabase {
+  return drizzleOver((text, options) => lane.use((connection) => connection.query(text, options)));
 }
 
 export type Query = (text: string, options?: QueryOptions) => Promise<Result>;
