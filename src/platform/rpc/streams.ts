@@ -51,7 +51,7 @@ export function streamHandler(
     );
   } else {
     router.rpc(method.descriptor, (requests, context) =>
-      callOf(context).responses((call) => method.run(requests, call)),
+      callOf(context).responses((call) => method.run(untilFault(requests, call), call)),
     );
   }
   const [handler] = router.handlers;
@@ -103,7 +103,9 @@ function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Ar
     [Symbol.asyncIterator]: () => ({
       async next() {
         try {
-          return await (arrival.call?.orStopped(() => chunks.next()) ?? chunks.next());
+          const next = await (arrival.call?.orStopped(() => chunks.next()) ?? chunks.next());
+          if (next.done && wasGivenUp(request)) throw cancelled();
+          return next;
         } catch (thrown) {
           drop();
           throw thrown;
@@ -115,6 +117,21 @@ function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Ar
       },
     }),
   };
+}
+
+/** Whether the caller has gone before the end of its request: Node ends the body of a stream that is reset, too. */
+function wasGivenUp(request: NodeRequest): boolean {
+  return "stream" in request ? request.stream.closed : !request.complete;
+}
+
+/** The requests. What is wrong with one of them ends the call with its status, and is no defect of the method. */
+async function* untilFault<T>(requests: AsyncIterable<T>, call: ActiveStream): AsyncGenerator<T> {
+  try {
+    yield* requests;
+  } catch (thrown) {
+    if (thrown instanceof ConnectError) call.stop(() => thrown);
+    throw thrown;
+  }
 }
 
 /** Runs before the body is read, so that calls with an invalid body are logged and counted too. */

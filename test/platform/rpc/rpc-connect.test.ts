@@ -267,6 +267,22 @@ describe("a caller that goes away", () => {
     },
   );
 
+  it.each([
+    ["just before its deadline, as its own clock is ahead", "40", "deadline_exceeded"],
+    ["long before its deadline", "60000", "canceled"],
+  ])("%s, counts so", async (_, timeout, code) => {
+    const session = connectHttp2(`http://127.0.0.1:${servers.http2Port}`);
+    const fields = { ":method": "POST", ":path": path, "content-type": "application/json" };
+    const stream = session.request({ ...fields, "connect-timeout-ms": timeout });
+    stream.on("error", () => undefined);
+    const { length } = servers.seen.asked;
+    stream.end(`{"token":"silent"}`);
+    await waitFor(() => expect(servers.seen.asked.slice(length)).toEqual(["silent"]));
+    stream.close(constants.NGHTTP2_CANCEL);
+    await waitFor(() => expect(servers.completed).toMatchObject([{ code }]));
+    session.destroy();
+  });
+
   it("has cancelled when its connection breaks", async () => {
     const socket = connect(servers.http1Port, "127.0.0.1");
     socket.write(
