@@ -1,30 +1,34 @@
 /**
- * Native gRPC on a port of its own, by @grpc/grpc-js with the codecs of protobuf-es. It serves grpc.health.v1 and
- * server reflection besides the services.
+ * The server of GRPC_PORT: native gRPC, and Connect and gRPC-Web, over HTTP/2. It serves grpc.health.v1 and server
+ * reflection besides the services.
  */
-import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
-import { bracketed } from "../base/addresses.ts";
-import type { Admission } from "../door/admission.ts";
-import type { StallLimits } from "../door/stalls.ts";
-import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
-import { addService } from "./grpc-handlers.ts";
-import { createHealth, type HealthService } from "./grpc-health.ts";
-import { addReflection } from "./grpc-reflection.ts";
-import { GrpcStreams } from "./grpc-streams.ts";
-import { releaseClosedStreams } from "./release-closed-streams.ts";
+import { type EventEmitter, once } from "node:events";
+import type { SecureServerOptions, ServerHttp2Session } from "node:http2";
+import type { Socket } from "node:net";
+import { closeAtAge } from "../base/connection-age.ts";
+import type { RpcObserver } from "../base/observers.ts";
+import { Handshakes, handshakeMs } from "../door/handshakes.ts";
+import { unlessReset } from "../door/resets.ts";
+import type { RpcPipelineOptions } from "./active-calls.ts";
+import { type ConnectionTimes, connectionTimes, GrpcConnection, nodeLimits } from "./grpc-connection.ts";
+import { GrpcStreams, type GrpcStreamsOptions } from "./grpc-streams.ts";
+import { createRpcHandler, type RpcHandler } from "./handler.ts";
+import { createHealth, type HealthService } from "./health.ts";
+import { createHttp2Listener } from "./http2-listener.ts";
+import { createReflection } from "./reflection.ts";
 import type { RpcService } from "./service.ts";
 
-export interface GrpcServerOptions extends RpcPipelineOptions {
-  /** PEM. Cleartext HTTP/2 if absent. */
-  readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer } | undefined;
+export interface GrpcServerOptions extends RpcPipelineOptions, GrpcStreamsOptions {
+  /** PEM, and the cipher suites as OpenSSL writes them. Cleartext HTTP/2 if absent. */
+  readonly tls?: Pick<SecureServerOptions, "cert" | "key" | "ciphers"> | undefined;
   /** Longest request message, before and after decompression. */
   readonly maxMessageBytes?: number;
-  /** Refuses calls while too many arrive; none are refused unless given. */
-  readonly admission?: Admission | undefined;
-  /** Times for the clients; the default ones unless given. */
-  readonly stalls?: StallLimits | undefined;
   /** The time of a handshake, in milliseconds; ten seconds unless given. */
   readonly handshakeMs?: number | undefined;
+  /** The default ones unless given. */
+  readonly connections?: ConnectionTimes | undefined;
+  /** The age, in milliseconds, at which a connection is closed by GOAWAY, give or take a tenth; none unless given. */
+  readonly maxConnectionAgeMs?: number | undefined;
 }
 
 export interface GrpcServer {
@@ -45,109 +49,87 @@ export interface GrpcServer {
   close(graceMs: number): Promise<void>;
 }
 
+const http2Options = {
+  settings: { maxConcurrentStreams: 1_000, maxHeaderListSize: 16_384 },
+  // Megabytes. Node's 10 are too few for so many streams with the largest headers and messages.
+  maxSessionMemory: 128,
+  ...nodeLimits,
+};
+
 /** Milliseconds for the last statuses to reach their callers before connections are cut. */
 const lastStatusesMs = 50;
 
 export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
-  // The library's own log goes to stderr and quotes metadata values that it cannot parse, such as credentials.
-  // Statuses and thrown errors contain everything that is needed.
-  setLogVerbosity(logVerbosity.NONE);
-  releaseClosedStreams();
-  const pipeline = new RpcPipeline(options);
+  const { tls, maxConnectionAgeMs, connections = connectionTimes } = options;
+  const listener = createHttp2Listener({ ...http2Options, ...tls });
   const streams = new GrpcStreams(options);
-  const server = new Server({
-    "grpc.max_receive_message_length": options.maxMessageBytes ?? 65_536,
-    "grpc.max_send_message_length": maxResponseBytes,
-    "grpc.max_concurrent_streams": 1_000,
-    // A peer that vanished is detected within 80 seconds; an idle connection is closed, and the peer can reconnect.
-    "grpc.keepalive_time_ms": 60_000,
-    "grpc.keepalive_timeout_ms": 20_000,
-    "grpc.max_connection_idle_ms": 600_000,
-    // channelz costs time on every call, and nothing here uses it.
-    "grpc.enable_channelz": 0,
-  });
-  // Probes are kept out of the metrics, and a watch that ends with the server would count there as a failure.
-  const probes = new RpcPipeline({
-    ...options,
-    observer: { serves() {}, completed() {} },
-    isTraced: false,
-  });
+  const handshakes = new Handshakes();
+  const sockets = new Set<Socket>();
+  const sessions = new Set<ServerHttp2Session>();
+  let handlers: readonly RpcHandler[] = [];
   let health: HealthService | undefined;
-  let endReflection = (): void => undefined;
   let closing: Promise<void> | undefined;
+
+  handshakes.watch(listener, options.handshakeMs ?? handshakeMs);
+  listener.on("connection", (socket) => keepWhileOpen(sockets, socket));
+  listener.on("session", (session: ServerHttp2Session) => {
+    keepWhileOpen(sessions, session);
+    if (maxConnectionAgeMs !== undefined) closeAtAge(session, maxConnectionAgeMs);
+    const connection = new GrpcConnection(session, connections);
+    session.on("stream", (stream, headers) => {
+      connection.count(stream);
+      unlessReset(stream, () => streams.begin(stream, headers, connection));
+    });
+  });
+
+  async function close(graceMs: number): Promise<void> {
+    const closed = new Promise((resolve) => listener.close(resolve));
+    handshakes.cut();
+    for (const session of sessions) session.close();
+    for (const handler of handlers) handler.drain();
+    let end = setTimeout(() => {
+      for (const handler of handlers) handler.stopAll();
+      end = setTimeout(() => {
+        for (const socket of sockets) socket.destroy();
+      }, lastStatusesMs);
+    }, graceMs);
+    await closed;
+    clearTimeout(end);
+  }
 
   return {
     async listen(host, port) {
-      const bound = await listen(server, host, port, credentials(options.tls));
-      streams.wrap(server);
-      return bound;
+      await once(listener.listen({ host, port }), "listening");
+      const address = listener.address();
+      return typeof address === "object" && address ? address.port : port;
     },
     serve(services) {
-      streams.guard(services);
       health = createHealth(services);
-      for (const service of services) addService(server, pipeline, service);
-      addService(server, probes, health.service);
-      endReflection = addReflection(server, [...services, health.service]);
+      const calls = createRpcHandler({ ...options, services });
+      // Kept out of the metrics: a watch that ends with the server would count there as a failure.
+      const unseen = { ...options, observer: unobserved, isTraced: false, neverRefused: true };
+      const probes = createRpcHandler({ ...unseen, services: [health.service] });
+      const all = [...services, health.service];
+      const reflection = createRpcHandler({ ...unseen, services: createReflection(all) });
+      handlers = [calls, probes, reflection];
+      streams.serve({
+        routes: [...calls.routes, ...probes.routes],
+        reflections: reflection.routes,
+        unknown: calls.unknown,
+      });
     },
     setServing: (serving, services) => health?.setServing(serving, services),
     close(graceMs) {
       health?.setServing(false);
-      closing ??= close(server, graceMs, [pipeline, probes], () => {
-        endReflection();
-        streams.handshakes.cut();
-      });
+      closing ??= close(graceMs);
       return closing;
     },
   };
 }
 
-function credentials(tls: GrpcServerOptions["tls"]): ServerCredentials {
-  if (!tls) return ServerCredentials.createInsecure();
-  return ServerCredentials.createSsl(null, [
-    { cert_chain: Buffer.from(tls.cert), private_key: Buffer.from(tls.key) },
-  ]);
-}
+const unobserved: RpcObserver = { serves() {}, completed() {} };
 
-function listen(server: Server, host: string, port: number, secured: ServerCredentials): Promise<number> {
-  const address = `${bracketed(host)}:${port}`;
-  return new Promise((resolve, reject) => {
-    server.bindAsync(address, secured, (error, bound) =>
-      error ? reject(listenError(error, port)) : resolve(bound),
-    );
-  });
-}
-
-/** The library gives the reason only in its message. The returned error has the code and the port, like Node's own. */
-function listenError(error: Error, port: number): Error {
-  const code = /\blisten (E[A-Z]+)\b/.exec(error.message)?.[1];
-  return code ? Object.assign(new Error(error.message, { cause: error }), { code, port }) : error;
-}
-
-async function close(
-  server: Server,
-  graceMs: number,
-  pipelines: readonly RpcPipeline[],
-  endIdle: () => void,
-): Promise<void> {
-  const finished = new Promise<boolean>((resolve) => server.tryShutdown(() => resolve(true)));
-  endIdle();
-  for (const pipeline of pipelines) pipeline.drain();
-  if (await isDoneWithin(graceMs, finished)) return;
-  for (const pipeline of pipelines) pipeline.stopAll();
-  await isDoneWithin(lastStatusesMs, finished);
-  server.forceShutdown();
-}
-
-/**
- * Whether `done` resolved within the time. It is exact, and keeps the process alive, unlike `withTimeout` of
- * deadlines.ts.
- */
-async function isDoneWithin(milliseconds: number, done: Promise<boolean>): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => {
-    timer = setTimeout(resolve, milliseconds, false);
-  });
-  const hasFinished = await Promise.race([done, late]);
-  clearTimeout(timer);
-  return hasFinished;
+function keepWhileOpen<T extends EventEmitter>(set: Set<T>, connection: T): void {
+  set.add(connection);
+  connection.once("close", () => set.delete(connection));
 }

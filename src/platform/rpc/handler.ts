@@ -8,7 +8,7 @@ import {
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
-import { overloaded } from "../base/errors.ts";
+import { overloaded, type ServiceError } from "../base/errors.ts";
 import type { Prioritized } from "../base/priority.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { type CorsPolicy, setCorsHeaders } from "../door/cors-policy.ts";
@@ -43,9 +43,9 @@ export interface RpcRoute {
   handle(request: NodeRequest, response: NodeResponse): Promise<void>;
   /** HTTP/2 by its core API, otherwise like `handle`. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void>;
-  /** Refuses a request under overload. Nothing of its body has been read. */
+  /** Refuses a request, under overload unless there is another reason. Nothing of its body has been read. */
   refuse(request: NodeRequest, response: NodeResponse): void;
-  refuseStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void;
+  refuseStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, reason?: ServiceError): void;
 }
 
 export interface RpcHandlerOptions extends RpcPipelineOptions {
@@ -136,8 +136,9 @@ abstract class Route implements RpcRoute {
     this.respondWith(exchangeOf(request, response), overload, overloaded.kind.status);
   }
 
-  refuseStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
-    this.respondWith(new Http2Exchange(stream, headers), overload, overloaded.kind.status);
+  refuseStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, reason = overloaded): void {
+    const error = reason === overloaded ? overload : connectError(reason);
+    this.respondWith(new Http2Exchange(stream, headers), error, reason.kind.status);
   }
 
   /** Responds to a POST. */

@@ -64,7 +64,7 @@ export interface UnaryMethod {
   readonly run: Unary<DescMessage, DescMessage>;
 }
 
-export interface ServerStreamingMethod {
+interface ServerStreamingMethod {
   readonly kind: "server_streaming";
   readonly descriptor: DescMethodServerStreaming;
   readonly run: ServerStreaming<DescMessage, DescMessage>;

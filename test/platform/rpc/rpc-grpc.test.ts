@@ -3,8 +3,7 @@ import { execFile } from "node:child_process";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import { connect, type ServerHttp2Stream } from "node:http2";
-import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
@@ -26,10 +25,6 @@ import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { atRest, waitFor } from "../../support/wait-for.ts";
 
 const root = join(import.meta.dirname, "../../..");
-const reflectionProtos = join(
-  dirname(createRequire(import.meta.url).resolve("@grpc/reflection")),
-  "../proto",
-);
 const service = "auth.v1.IntrospectionService";
 const path = `/${service}/Introspect`;
 const introspect = loadMethod("auth/v1/introspection.proto", service, "Introspect", [join(root, "proto")]);
@@ -153,7 +148,7 @@ describe("buf curl, by reflection alone", () => {
 
 describe.each(["v1", "v1alpha"])("reflection %s", (version) => {
   const reflection = loadMethod(
-    join(reflectionProtos, `grpc/reflection/${version}/reflection.proto`),
+    join(root, `proto/grpc/reflection/${version}/reflection.proto`),
     `grpc.reflection.${version}.ServerReflection`,
     "ServerReflectionInfo",
   );
@@ -193,6 +188,23 @@ describe.each(["v1", "v1alpha"])("reflection %s", (version) => {
       fromBinary(FileDescriptorProtoSchema, bytes),
     );
     expect(files.map((file: { name: string }) => file.name)).toEqual(names);
+  });
+
+  it("gives a file by its name", async () => {
+    expect(await ask({ fileByFilename: "auth/v1/introspection.proto" })).toMatchObject({
+      fileDescriptorResponse: { fileDescriptorProto: [expect.any(Buffer)] },
+    });
+  });
+
+  it("knows no extensions of its messages", async () => {
+    const containingType = "auth.v1.UserInfo";
+    expect(await ask({ allExtensionNumbersOfType: containingType })).toMatchObject({
+      allExtensionNumbersResponse: { baseTypeName: containingType },
+    });
+    const notFound = { errorResponse: { errorCode: status.NOT_FOUND } };
+    expect(await ask({ allExtensionNumbersOfType: "no.such.Thing" })).toMatchObject(notFound);
+    const fileContainingExtension = { containingType, extensionNumber: 100 };
+    expect(await ask({ fileContainingExtension })).toMatchObject(notFound);
   });
 
   it.each(["no.such.Thing", ""])("has no file of %j", async (fileContainingSymbol) => {
