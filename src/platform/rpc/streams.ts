@@ -107,6 +107,8 @@ function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Ar
           if (next.done && wasGivenUp(request)) throw cancelled();
           return next;
         } catch (thrown) {
+          // Unless the call has ended, its caller has gone, which is no defect of the method that reads.
+          arrival.call?.stop(cancelled);
           drop();
           throw thrown;
         }
