@@ -16,6 +16,13 @@ const unreadMs = 500;
 /** More than Node's listen queue holds (511). */
 const maxTurns = 600;
 
+/** Milliseconds of an HTTP/2 session; for HTTP/1, Node ends idle connections. */
+interface SessionTimes {
+  readonly idleMs: number;
+  /** More or less a tenth; undefined: any age. */
+  readonly maxAgeMs: number | undefined;
+}
+
 export class Connections {
   readonly #server: Server | Http2SecureServer;
   readonly #sockets = new Set<Socket>();
@@ -30,8 +37,13 @@ export class Connections {
   #isDraining = false;
   #isClosing = false;
 
-  /** @param idleMs idle time of an HTTP/2 session; for HTTP/1, Node does it @param handshakes of a server over TLS */
-  constructor(server: Server | Http2SecureServer, idleMs: number, stalls: Stalls, handshakes?: Handshakes) {
+  /** @param handshakes of a server over TLS */
+  constructor(
+    server: Server | Http2SecureServer,
+    times: SessionTimes,
+    stalls: Stalls,
+    handshakes?: Handshakes,
+  ) {
     this.#server = server;
     this.#handshakes = handshakes;
     server.on("connection", (socket: Socket) => {
@@ -47,7 +59,8 @@ export class Connections {
     });
     server.on("session", (session: ServerHttp2Session) => {
       keepWhileOpen(this.#sessions, session);
-      session.setTimeout(idleMs, () => session.close());
+      session.setTimeout(times.idleMs, () => session.close());
+      if (times.maxAgeMs !== undefined) closeAtAge(session, times.maxAgeMs);
     });
   }
 
@@ -130,6 +143,12 @@ function endUnlessComplete(request: IncomingMessage): void {
   if (socket.destroyed) return;
   const timer = setTimeout(() => socket.destroySoon(), unreadMs);
   request.once("close", () => clearTimeout(timer));
+}
+
+/** Not all at once: clients that came together would also come back together. */
+function closeAtAge(session: ServerHttp2Session, maxAgeMs: number): void {
+  const timer = setTimeout(() => session.close(), maxAgeMs * (0.9 + 0.2 * Math.random())).unref();
+  session.once("close", () => clearTimeout(timer));
 }
 
 function keepWhileOpen<T extends Socket | ServerHttp2Session>(set: Set<T>, connection: T): void {

@@ -53,6 +53,8 @@ interface HttpServerSettings {
   readonly tls?: { readonly cert: string; readonly key: string } | undefined;
   readonly logger: Logger;
   readonly timeouts?: HttpTimeouts;
+  /** Milliseconds after which, more or less a tenth, a connection of HTTP/2 ends by GOAWAY; never unless given. */
+  readonly maxConnectionAgeMs?: number | undefined;
   /** The host of requests that name none, as health checks over HTTP/1.0 do. Such requests are refused if absent. */
   readonly defaultHost?: string;
 }
@@ -90,7 +92,8 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const stalls = new Stalls(timeouts);
   const handshakes = tls && new Handshakes();
   handshakes?.watch(server, timeouts.headersMs);
-  const connections = new Connections(server, timeouts.keepAliveMs, stalls, handshakes);
+  const times = { idleMs: timeouts.keepAliveMs, maxAgeMs: settings.maxConnectionAgeMs };
+  const connections = new Connections(server, times, stalls, handshakes);
   /** The sockets of HTTP/1 whose last request has come: what comes behind it is not served. */
   const ended = new WeakSet<Duplex>();
   let closing: Promise<void> | undefined;
