@@ -70,7 +70,13 @@ export async function composeServices(
   const [authService, pushService, verifier] = await Promise.all([
     auth &&
       import("./auth/service.ts").then(({ createAuthService }) =>
-        createAuthService({ ...common, settings: auth, subscribers, eventLog: eventLogOf(auth) }),
+        createAuthService({
+          ...common,
+          settings: auth,
+          workers: server.workers,
+          subscribers,
+          eventLog: eventLogOf(auth),
+        }),
       ),
     makingPush,
     auth?.otp.builtIn ? builtInVerifier(server, auth, surroundings) : undefined,

@@ -16,6 +16,9 @@ interface Credentials {
   readonly clientSecret: string;
 }
 
+/** A server that is ready. */
+type Shown = Pick<RunningServer, "settings" | "ports" | "database">;
+
 type ListedCredentials = AuthSettings["internalClient"];
 
 /** The notice before the embedded database is created, which takes some seconds; empty if it exists or is not used. */
@@ -25,7 +28,7 @@ export function creationNotice({ auth, push }: Settings): string {
   return `\n  Creating an embedded PostgreSQL in ${embedded.dataDir}. This takes some seconds, once.\n`;
 }
 
-export function firstScreen({ settings, ports, database }: RunningServer): string {
+export function firstScreen({ settings, ports, database }: Shown): string {
   const { server, auth, push } = settings;
   const host = urlHost(server.host);
   const http = `${server.tls ? "https" : "http"}://${host}:${ports.http}`;

@@ -20,14 +20,18 @@ async function settingsOrExit() {
 }
 
 const settings = await settingsOrExit();
-restartWith(heapFlags(settings.server), process.env);
+const { environment, logLevel, workers } = settings.server;
+const cluster = workers > 1 ? (await import("node:cluster")).default : undefined;
+// Workers are started with these flags, and their primary needs none.
+if (!cluster) restartWith(heapFlags(settings.server), process.env);
 
-const { environment, logLevel } = settings.server;
 const logger = createLogger({ level: logLevel, environment });
-for (const warning of warningsOf(process.env, settings)) logger.warn(warning);
 // In production mode the log is the only output.
 const screen = environment === "development" ? await import("./first-screen.ts") : undefined;
-try {
+
+if (!cluster?.isWorker) for (const warning of warningsOf(process.env, settings)) logger.warn(warning);
+
+async function start(): Promise<void> {
   if (screen) process.stdout.write(screen.creationNotice(settings));
   // To create it takes seconds, in which the rest is loaded.
   for (const service of [settings.auth, settings.push]) {
@@ -38,10 +42,36 @@ try {
   logger.info({ ports: running.ports }, "Listening");
   running.lifecycle.run();
   await running.ready;
-  if (running.lifecycle.isReady()) {
-    if (screen) process.stdout.write(screen.firstScreen(running));
-    logger.info({ ports: running.ports, database: running.database }, "Ready");
-  }
+  if (running.lifecycle.isReady()) logReady(running);
+}
+
+async function startPrimary(): Promise<void> {
+  const primary = await import("./primary.ts");
+  await primary.startPrimary(settings, logger, (running) => {
+    logger.info({ ports: running.ports }, "Listening");
+    logReady(running);
+  });
+}
+
+async function startWorker(): Promise<void> {
+  const { joinPrimary } = await import("./platform/workers/worker.ts");
+  const { nodeProcess } = await import("./platform/process/lifecycle.ts");
+  const primary = joinPrimary();
+  const { startServer } = await import("./server.ts");
+  const running = await startServer(settings, logger, undefined, primary);
+  running.lifecycle.run({ ...nodeProcess(logger), onSignal: primary.onSignal });
+  await running.ready;
+}
+
+type Ready = Parameters<typeof import("./first-screen.ts").firstScreen>[0];
+
+function logReady(running: Ready): void {
+  if (screen) process.stdout.write(screen.firstScreen(running));
+  logger.info({ ports: running.ports, database: running.database }, "Ready");
+}
+
+try {
+  await (cluster === undefined ? start() : cluster.isPrimary ? startPrimary() : startWorker());
 } catch (error) {
   if (error instanceof SettingsError) {
     process.stderr.write(`${error.message}\n`);

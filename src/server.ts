@@ -13,7 +13,7 @@ import { ForeignHistoryError } from "./platform/database/migrations/migrations.t
 import { Admission } from "./platform/door/admission.ts";
 import { corsPolicy } from "./platform/door/cors-policy.ts";
 import { httpCors } from "./platform/http/cors.ts";
-import { createManagementApp } from "./platform/http/management.ts";
+import { startManagement } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
@@ -27,6 +27,8 @@ import { createRpcHandler } from "./platform/rpc/handler.ts";
 import { doorRoutes } from "./platform/rpc/routes.ts";
 import { rpcHeaders } from "./platform/rpc/service.ts";
 import { SettingsError } from "./platform/settings/settings.ts";
+import type { Primary } from "./platform/workers/worker.ts";
+import { poolWarning } from "./pool-warning.ts";
 import type { Settings } from "./services.ts";
 
 /** The name of this program in the metrics and in the index of the APIs. */
@@ -39,8 +41,8 @@ const cipherSuites = [
   "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305",
 ].join(":");
 
-/** Milliseconds that a probe or a scrape has to finish: both are repeated anyway. */
-const managementCloseMs = 500;
+/** Milliseconds: among workers a connection of HTTP/2 is one worker's, so its client is to come anew now and then. */
+const maxConnectionAgeMs = 300_000;
 
 export interface RunningServer {
   readonly lifecycle: Lifecycle;
@@ -49,15 +51,21 @@ export interface RunningServer {
   readonly ports: { readonly http: number; readonly grpc: number; readonly management: number };
   /** The databases, for messages. */
   readonly database: string;
-  /** Resolves once every part is ready for the first time. */
+  /** Resolves once every part is ready for the first time; in a worker, once the ports then listen. */
   readonly ready: Promise<void>;
 }
 
-/** Starts everything; returns as soon as the ports listen. @throws errors of listening (EADDRINUSE, EACCES) */
+/**
+ * Starts everything; returns as soon as the ports listen. A worker, which has no management port and whose ports have
+ * their numbers, listens once it is ready and its primary lets it.
+ *
+ * @throws errors of listening (EADDRINUSE, EACCES); in a worker, `ready` rejects with them
+ */
 export async function startServer(
   settings: Settings,
   logger: Logger,
   clock: Clock = systemClock,
+  primary?: Primary,
 ): Promise<RunningServer> {
   const { server } = settings;
   const { host, tls } = server;
@@ -76,9 +84,10 @@ export async function startServer(
   const stop = new AbortController();
   const stopping = stop.signal;
 
-  const http = createHttpServer({ tls, logger });
+  const ageing = { maxConnectionAgeMs: primary && maxConnectionAgeMs };
+  const http = createHttpServer({ tls, logger, ...ageing });
   const admission = new Admission({ logger, observer: metrics.admission });
-  const grpc = createGrpcServer({ logger, observer: metrics.rpc, tls, admission });
+  const grpc = createGrpcServer({ logger, observer: metrics.rpc, tls, admission, ...ageing });
   // A port that the system chooses may be opened before the services exist: no client has its number yet.
   const known = await settings.listeningOn({
     http: server.port || (await http.listen(host, 0)),
@@ -90,8 +99,7 @@ export async function startServer(
   for (const { name, stop: stopService } of services) lifecycle.add({ name, stop: stopService });
 
   serveApis({ composed, http, grpc, admission, metrics, logger, origins: server.corsOrigins, stopping });
-  const management = createHttpServer({ logger, defaultHost: "localhost" });
-  management.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });
+  primary?.shows({ unready: lifecycle.unready, metrics: () => metrics.registry.metrics() });
   const handles = new Map(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
   );
@@ -100,12 +108,16 @@ export async function startServer(
   );
 
   // Stopped in reverse order: the API ports, then the management port, for an operator to watch, then the services.
-  const managementPort = await management.listen(host, server.managementPort);
-  lifecycle.add({ name: "management", stop: () => management.close(managementCloseMs) });
-  if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
-  lifecycle.add({ name: "grpc", stop: (graceMs) => grpc.close(graceMs) });
-  if (server.port !== 0) await http.listen(host, server.port);
-  lifecycle.add({ name: "http", stop: (graceMs) => http.close(graceMs) });
+  const management = primary
+    ? server.managementPort
+    : await startManagement(server, { metrics, lifecycle, logger });
+  const listen = async () => {
+    if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
+    lifecycle.add({ name: "grpc", stop: (graceMs) => grpc.close(graceMs) });
+    if (server.port !== 0) await http.listen(host, server.port);
+    lifecycle.add({ name: "http", stop: (graceMs) => http.close(graceMs) });
+  };
+  if (!primary) await listen();
   lifecycle.onDrain(() => {
     grpc.setServing(false);
     http.drain();
@@ -122,10 +134,16 @@ export async function startServer(
       if (readiness) await startService(service, { ...starting, readiness });
     }),
     ...brokers.map((broker) => prepareBroker({ ...broker, logger, reminders, stopping })),
-  ]).then(() => undefined);
-  const databases = new Set(services.toReversed().map(({ database }) => database.description));
-  const ports = { http: known.server.port, grpc: known.server.grpcPort, management: managementPort };
-  return { lifecycle, settings: known, ports, database: [...databases].join(", "), ready };
+  ]).then(async () => {
+    if (!primary || stopping.aborted) return;
+    await primary.mayListen();
+    if (stopping.aborted) return;
+    await listen();
+    primary.listens({ database, warning: await poolWarning(known, services) });
+  });
+  const database = [...new Set(services.toReversed().map((one) => one.database.description))].join(", ");
+  const ports = { http: known.server.port, grpc: known.server.grpcPort, management };
+  return { lifecycle, settings: known, ports, database, ready };
 }
 
 interface Serving {

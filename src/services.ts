@@ -71,6 +71,7 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
     problems: [
       ...typeProblems(auth?.value, push?.value),
       ...folderProblems(server.value.dataDir, [auth?.value, push?.value]),
+      ...workerProblems(server.value.workers, [auth?.value, push?.value]),
       ...tracing.problems,
     ],
   };
@@ -112,6 +113,15 @@ function folderProblems(
   const names = folders.join(" and ");
   const what = `holds databases of an earlier version: delete ${names}, and nothing else, as the keys are there too`;
   return [{ name: "DATA_DIR", what, example: "DATA_DIR=.data-2" }];
+}
+
+function workerProblems(
+  workers: number,
+  services: readonly (AuthSettings | PushSettings | undefined)[],
+): readonly SettingProblem[] {
+  if (workers === 1 || !services.some((service) => service?.database.kind === "embedded")) return [];
+  const what = `makes ${workers} processes, and one alone can use the embedded database: name a PostgreSQL in DB_HOST, or unset it`;
+  return [{ name: "WORKERS", what, example: "DB_HOST=postgres.internal" }];
 }
 
 /** The secrets of development mode, made or read at first use. Production has none, and does not load their module. */

@@ -65,11 +65,17 @@ function missing({ server, auth, push }: Settings): readonly string[] {
   const hasOneCopy = [auth, push].some(
     (service) => service?.broker && service.broker.servers.length > 1 && service.broker.replicas === 1,
   );
+  const hasCodesApart = server.workers > 1 && auth?.otp.builtIn;
   const isOpen = [auth, push].some((service) => service?.broker && service.broker.credentials === undefined);
   return [
     ...(isApart
       ? [
           "BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted, nor which authorizations end",
+        ]
+      : []),
+    ...(hasCodesApart
+      ? [
+          "WORKERS is more than 1: each worker has a built-in verifier of one-time codes of its own, which does not know the codes of the others; set OTP_VERIFIER_URL, or unset WORKERS",
         ]
       : []),
     ...(hasOneCopy

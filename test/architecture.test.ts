@@ -43,6 +43,7 @@ const PLATFORM_ROOMS: Readonly<Record<string, readonly string[]>> = {
   rpc: ["base", "door"],
   http2: ["base"],
   settings: ["base"],
+  workers: ["base", "process"],
   database: ["base", "settings"],
   cache: ["base", "settings"],
   observability: ["base", "settings"],

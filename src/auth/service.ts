@@ -38,6 +38,7 @@ import { createCacheCounters, preferCache, rehearseCounting } from "./limits/cac
 import { createDatabaseCounters } from "./limits/database-counters.ts";
 import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
+import { shareHashing } from "./password-hashing/argon2id.ts";
 import { authRpc } from "./rpc.ts";
 import { startPulse } from "./running-time.ts";
 import { outbox, readLeases, relayLeases } from "./schema.ts";
@@ -87,6 +88,8 @@ const endings: ReadonlySet<string> = new Set([
 
 interface Dependencies {
   readonly settings: AuthSettings;
+  /** How many processes share the processors; 1 unless given. */
+  readonly workers?: number;
   readonly logger: Logger;
   /** The log of events; undefined: there is none. */
   readonly eventLog: Logger | undefined;
@@ -99,8 +102,9 @@ interface Dependencies {
 }
 
 export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
-  const { settings, logger, metrics, validateResponses } = dependencies;
+  const { settings, workers: sharing = 1, logger, metrics, validateResponses } = dependencies;
   const { issuer } = settings;
+  shareHashing(sharing);
   const keys = createKeyStore(settings.signing);
   const [database, document] = await Promise.all([
     openDatabase(settings.database, authMigrations, metrics.database("auth"), logger, {

@@ -1,21 +1,21 @@
 /** A limit on how much work of a kind is done at a time. */
 export class WorkLimit {
-  readonly #most: number;
+  /** How much work is done at a time; further work is refused, before it has cost anything. */
+  most: number;
   readonly #refuse: () => Error;
   #running = 0;
 
   /**
-   * @param most how much work is done at a time; further work is refused, before it has cost anything
    * @param refuse makes the error of refused work
    */
   constructor(most: number, refuse: () => Error) {
-    this.#most = most;
+    this.most = most;
     this.#refuse = refuse;
   }
 
   /** Throws if work would be refused now. Reserves no place. */
   refuseIfFull(): void {
-    if (this.#running >= this.#most) throw this.#refuse();
+    if (this.#running >= this.most) throw this.#refuse();
   }
 
   /** Does the work, or refuses it before it begins. */

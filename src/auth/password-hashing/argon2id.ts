@@ -12,10 +12,10 @@ import { HashingThreads } from "./hashing-threads.ts";
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
 const argon2id = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 
-/** Hashes at a time. One core is always left to all else. */
-const concurrent = Math.min(2, Math.max(1, availableParallelism() - 1));
-/** About a second's work. */
-const maxAdmitted = 64 * concurrent;
+/** Hashes at a time, in all workers together but at least one in each. One core is always left to all else. */
+const places = Math.min(2, Math.max(1, availableParallelism() - 1));
+/** For each of them: about a second's work. */
+const admittedForEach = 64;
 
 /** Secrets of clients that are checked at a time: few, so that guesses at them do not keep passwords waiting. */
 const maxClientSecrets = 8;
@@ -29,11 +29,17 @@ const tooMany = (what: string) => busy(`Too many ${what} are being checked.`);
 const passwordTimeout = { maxWaitMs: 2_000, refuse: busy("The password could not be checked in time.") };
 
 const threads = new HashingThreads();
-const hashing = new WorkQueue(concurrent);
+const hashing = new WorkQueue(places);
 const clientSecrets = new WorkLimit(maxClientSecrets, tooMany("secrets of clients"));
 
 /** The limit on work that hashes for a caller. Refuses with unavailable. */
-export const hashingLimit = new WorkLimit(maxAdmitted, tooMany("passwords"));
+export const hashingLimit = new WorkLimit(admittedForEach * places, tooMany("passwords"));
+
+/** Leaves to the other workers their part of the hashes at a time. @param workers how many there are, this one included */
+export function shareHashing(workers: number): void {
+  hashing.concurrent = Math.max(1, Math.floor(places / workers));
+  hashingLimit.most = admittedForEach * hashing.concurrent;
+}
 
 /** argon2id hash of a secret or password, as a PHC string. */
 export function hashSecret(secret: string): Promise<string> {

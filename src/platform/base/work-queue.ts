@@ -6,16 +6,17 @@ interface QueueTimeout {
 
 /** Runs work of one kind, no more than so much at a time and in the order of the calls. */
 export class WorkQueue {
-  readonly #concurrent: number;
+  /** How much work runs at a time. */
+  concurrent: number;
   #running = 0;
   readonly #waiting: (() => void)[] = [];
 
   constructor(concurrent: number) {
-    this.#concurrent = concurrent;
+    this.concurrent = concurrent;
   }
 
   async run<T>(work: () => Promise<T>, timeout?: QueueTimeout): Promise<T> {
-    if (this.#running < this.#concurrent) this.#running += 1;
+    if (this.#running < this.concurrent) this.#running += 1;
     // The work before hands its place over, so the number of running work stays as it is.
     else await this.#wait(timeout);
     try {

@@ -91,7 +91,7 @@ export const databaseTable = {
   },
   DB_POOL_SIZE: {
     description:
-      "How many connections a process holds at most, for each service; while it migrates, it has one more.",
+      "How many connections a process, and so each worker, holds at most, for each service; while it migrates, it has one more.",
     kind: integer(2, 1000),
     default: "10",
   },

@@ -6,6 +6,7 @@ import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 import { Slots } from "../base/deadlines.ts";
+import { closeAtAge } from "../door/connection-age.ts";
 import type { Handshakes } from "../door/handshakes.ts";
 import type { Stalls } from "../door/stalls.ts";
 
@@ -143,12 +144,6 @@ function endUnlessComplete(request: IncomingMessage): void {
   if (socket.destroyed) return;
   const timer = setTimeout(() => socket.destroySoon(), unreadMs);
   request.once("close", () => clearTimeout(timer));
-}
-
-/** Not all at once: clients that came together would also come back together. */
-function closeAtAge(session: ServerHttp2Session, maxAgeMs: number): void {
-  const timer = setTimeout(() => session.close(), maxAgeMs * (0.9 + 0.2 * Math.random())).unref();
-  session.once("close", () => clearTimeout(timer));
 }
 
 function keepWhileOpen<T extends Socket | ServerHttp2Session>(set: Set<T>, connection: T): void {

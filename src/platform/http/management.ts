@@ -6,11 +6,33 @@ import { RequestContext } from "../base/request-context.ts";
 import { problem, toResponse } from "../door/responses.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { Lifecycle } from "../process/lifecycle.ts";
+import { createHttpServer } from "./server.ts";
+
+/** Milliseconds that a probe or a scrape has to finish: both are repeated anyway. */
+const closeMs = 500;
 
 interface Dependencies {
-  readonly metrics: Pick<Metrics, "registry">;
+  readonly metrics: { readonly registry: Pick<Metrics["registry"], "metrics" | "contentType"> };
   readonly lifecycle: Pick<Lifecycle, "unready">;
   readonly logger: Logger;
+}
+
+interface Address {
+  readonly host: string;
+  /** 0 is any free one. */
+  readonly managementPort: number;
+}
+
+/** Opens the management port, as a part of the lifecycle. @returns its number */
+export async function startManagement(
+  { host, managementPort }: Address,
+  dependencies: Dependencies & { readonly lifecycle: Pick<Lifecycle, "add"> },
+): Promise<number> {
+  const management = createHttpServer({ logger: dependencies.logger, defaultHost: "localhost" });
+  management.serve({ fetch: createManagementApp(dependencies).fetch });
+  const port = await management.listen(host, managementPort);
+  dependencies.lifecycle.add({ name: "management", stop: () => management.close(closeMs) });
+  return port;
 }
 
 /** Serves `GET /health/live`, `/health/ready` and `/metrics`. */

@@ -23,7 +23,7 @@ export interface ReadinessHandle {
   notReady(reason: string): void;
 }
 
-interface Unready {
+export interface Unready {
   readonly name: string;
   readonly reason: string;
 }
@@ -168,7 +168,7 @@ function handleProcessEvents(events: ProcessEvents, lifecycle: Lifecycle, logger
 }
 
 /** The events of Node's process. It exits when the log is flushed, or after a second. */
-function nodeProcess(logger: Logger): ProcessEvents {
+export function nodeProcess(logger: Logger): ProcessEvents {
   return {
     onSignal(handle) {
       process.on("SIGTERM", handle);

@@ -5,8 +5,8 @@
 import { type EventEmitter, once } from "node:events";
 import type { SecureServerOptions, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
-import { closeAtAge } from "../base/connection-age.ts";
 import type { RpcObserver } from "../base/observers.ts";
+import { closeAtAge } from "../door/connection-age.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
 import { unlessReset } from "../door/resets.ts";
 import type { RpcPipelineOptions } from "./active-calls.ts";

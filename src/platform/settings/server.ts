@@ -1,9 +1,20 @@
 /** Settings of the process itself, and the environment that every other table is read with. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
+import { availableParallelism } from "node:os";
 import * as v from "valibot";
 import { urlHost } from "../base/addresses.ts";
 import type { EnvironmentVariables } from "./environment.ts";
-import { type Environment, host, integer, listenPort, listOf, oneOf, plainText, yesNo } from "./kinds.ts";
+import {
+  type Environment,
+  host,
+  integer,
+  listenPort,
+  listOf,
+  must,
+  oneOf,
+  plainText,
+  yesNo,
+} from "./kinds.ts";
 import { certificatesPem, privateKeyPem } from "./pem.ts";
 import {
   resolveSettings,
@@ -29,6 +40,23 @@ const environmentKind = v.pipe(
   v.check((text) => !isMisspelled(text), "must be spelled production, or be another word for development"),
   v.transform((text): Environment => (text === "production" ? "production" : "development")),
   v.description("production, or anything else for development"),
+);
+
+const maxWorkers = 128;
+const workersExpectation = `an integer from 1 to ${maxWorkers}, or auto`;
+
+/** How many worker processes; 1 is none beside this one. */
+const workers = v.pipe(
+  v.string(),
+  v.regex(/^(auto|\d{1,3})$/i, must(workersExpectation)),
+  v.transform((text) => (/^auto$/i.test(text) ? Math.min(availableParallelism(), maxWorkers) : Number(text))),
+  v.minValue(1, must(workersExpectation)),
+  v.maxValue(maxWorkers, must(workersExpectation)),
+  v.check(
+    (count) => count === 1 || process.platform !== "win32",
+    "must be 1 on Windows, where processes do not share ports evenly",
+  ),
+  v.description(workersExpectation),
 );
 
 /** Read first: the other tables depend on it. */
@@ -62,6 +90,14 @@ export const serverTable = {
     description: "The port of health and metrics; 0 is any free port.",
     kind: listenPort,
     default: "8081",
+  },
+  WORKERS: {
+    description:
+      "How many worker processes share SERVER_PORT and GRPC_PORT (docs/operate/workers.md); auto is one for each processor that " +
+      "this process may use, and 1 is this process alone.",
+    kind: workers,
+    default: "1",
+    example: "auto",
   },
   TLS_CERT: {
     description: "The certificate chain of the HTTP and gRPC ports; without it they speak cleartext.",
@@ -108,12 +144,12 @@ export const serverTable = {
     default: "20",
   },
   MEMORY_MIN_MB: {
-    description: "The initial size of V8's old generation in MiB; V8 decides unless set.",
+    description: "The initial size of V8's old generation in MiB, of each worker; V8 decides unless set.",
     kind: integer(16, 1_048_576),
     example: "256",
   },
   MEMORY_MAX_MB: {
-    description: "The greatest size of V8's old generation in MiB; V8 decides unless set.",
+    description: "The greatest size of V8's old generation in MiB, of each worker; V8 decides unless set.",
     kind: integer(64, 1_048_576),
     example: "1024",
   },
@@ -164,6 +200,8 @@ export function resolveServerSettings(env: EnvironmentVariables) {
     port: settings.SERVER_PORT,
     grpcPort: settings.GRPC_PORT,
     managementPort: settings.MANAGEMENT_PORT,
+    /** Processes that share the ports; 1: this one alone. */
+    workers: settings.WORKERS,
     /** PEM texts of a certificate and its key; undefined: cleartext. */
     tls: cert !== undefined && key !== undefined ? { cert, key } : undefined,
     corsOrigins: settings.CORS_ORIGINS ?? [],

@@ -33,6 +33,7 @@ const defaults = {
   port: 8080,
   grpcPort: 9090,
   managementPort: 8081,
+  workers: 1,
   tls: undefined,
   corsOrigins: [],
   logLevel: "info",
