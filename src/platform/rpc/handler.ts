@@ -181,7 +181,7 @@ abstract class Route implements RpcRoute {
   }
 }
 
-class UnaryRoute extends Route {
+export class UnaryRoute extends Route {
   readonly #binding: UnaryBinding;
   readonly #limits: MessageLimits;
 
