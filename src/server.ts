@@ -1,6 +1,5 @@
 /** Composition root of the process: its services on their ports. It reads no environment and handles no signal. */
 import { setDefaultAutoSelectFamilyAttemptTimeout } from "node:net";
-import nodeTls from "node:tls";
 import { Hono } from "hono";
 import { TrieRouter } from "hono/router/trie-router";
 import manifest from "../package.json" with { type: "json" };
@@ -68,9 +67,8 @@ export async function startServer(
   primary?: Primary,
 ): Promise<RunningServer> {
   const { server } = settings;
-  const { host, tls } = server;
-  // The setting is one of the whole process, as grpc-js has no option for a server.
-  nodeTls.DEFAULT_CIPHERS = cipherSuites;
+  const { host } = server;
+  const tls = server.tls && { ...server.tls, ciphers: cipherSuites };
   // Milliseconds until Node gives an address up for the host's next one: a host may be as far away.
   setDefaultAutoSelectFamilyAttemptTimeout(500);
   const metrics = createMetrics(programName, manifest.version);

@@ -1,7 +1,6 @@
 /** Floods of HTTP/2: frames that cost the client little, made again and again, and what becomes of its connection. */
 import { setImmediate } from "node:timers/promises";
-import { FrameReader } from "../../src/platform/http2/frame-reader.ts";
-import { FrameWriter } from "../../src/platform/http2/frame-writer.ts";
+import { FrameReader, FrameWriter } from "../../src/platform/http2/frames.ts";
 import { HpackEncoder } from "../../src/platform/http2/hpack-encoder.ts";
 import { errorCode, flag, frameType, max31, setting } from "../../src/platform/http2/protocol.ts";
 import { beginHttp2 } from "./reset-flood.ts";

@@ -49,8 +49,8 @@ export interface HttpHandlers {
 }
 
 interface HttpServerSettings {
-  /** PEM texts. With them the port speaks TLS. */
-  readonly tls?: { readonly cert: string; readonly key: string } | undefined;
+  /** PEM texts, and cipher suites as OpenSSL writes them. With them the port speaks TLS. */
+  readonly tls?: { readonly cert: string; readonly key: string; readonly ciphers?: string } | undefined;
   readonly logger: Logger;
   readonly timeouts?: HttpTimeouts;
   /** Milliseconds after which, more or less a tenth, a connection of HTTP/2 ends by GOAWAY; never unless given. */

@@ -18,7 +18,7 @@ export const frameType = {
 export const flag = { ack: 0x1, endStream: 0x1, endHeaders: 0x4, padded: 0x8, priority: 0x20 } as const;
 
 /** Parameters of SETTINGS (section 6.5.2). */
-const setting = {
+export const setting = {
   headerTableSize: 0x1,
   enablePush: 0x2,
   maxConcurrentStreams: 0x3,

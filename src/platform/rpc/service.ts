@@ -10,7 +10,7 @@ import type {
   MessageShape,
 } from "@bufbuild/protobuf";
 import { cors } from "@connectrpc/connect";
-import type { Prioritized, Priority } from "../base/priority.ts";
+import type { Priority } from "../base/priority.ts";
 import type { RequestContext } from "../base/request-context.ts";
 import type { ApiHeaders } from "../door/cors-policy.ts";
 
@@ -85,19 +85,6 @@ export interface RpcService {
   /** The priority of its unary methods, while not all requests can be answered. */
   readonly priority: Priority;
   readonly methods: readonly RpcMethod[];
-}
-
-/** The unary methods of services, by path: those that may be refused before their call begins. */
-export function prioritizedMethods(services: readonly RpcService[]): Map<string, Prioritized> {
-  const unary = services.flatMap(({ descriptor: { typeName: service }, priority, methods }) =>
-    methods
-      .filter(({ kind }) => kind === "unary")
-      .map(({ descriptor }): [string, Prioritized] => [
-        `/${service}/${descriptor.name}`,
-        { service, priority },
-      ]),
-  );
-  return new Map(unary);
 }
 
 /** Binds a service to its implementation. @throws TypeError if a method is missing, or is client streaming */
