@@ -47,8 +47,7 @@ const floods = {
       writer.headers(id, block, false);
     },
   },
-  // Node resets each of these streams, tells nobody, and counts none of them.
-  "reset for too long headers": { allowed: true, large: 128, write: request },
+  "reset for too long headers": { large: 128, write: request },
   "window beyond its maximum": {
     write(writer, id, block) {
       writer.headers(id, block, false);

@@ -2,7 +2,7 @@
  * Makes resets cheap, and bounds them, as a client of HTTP/2 may reset its requests as soon as it has sent them
  * (CVE-2023-44487), or have the server reset them by errors of protocol (CVE-2025-8671).
  */
-import { constants, type Http2Session, type ServerHttp2Stream } from "node:http2";
+import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 
 /** How many streams of a connection its client may reset, or have reset. */
 interface ResetLimit {
@@ -13,16 +13,9 @@ interface ResetLimit {
 
 /** As {@link limitResets}, for the requests of one read, all of which Node reads before the others are counted. */
 export function nodeResetLimit({ burst, perSecond }: ResetLimit) {
-  return { streamResetBurst: 2 * burst, streamResetRate: perSecond };
+  return { streamResetBurst: 2 * burst, streamResetRate: perSecond, maxSessionInvalidFrames: 2 * burst };
 }
 
-interface Allowance {
-  left: number;
-  /** By performance.now(). */
-  refilledAt: number;
-}
-
-const allowances = new WeakMap<Http2Session, Allowance>();
 /** Streams that this server has reset for reasons of its own. */
 const ownResets = new WeakSet<ServerHttp2Stream>();
 
@@ -32,27 +25,48 @@ export function resetStream(stream: ServerHttp2Stream, code: number): void {
   stream.close(code);
 }
 
-/** Counts the stream if it is reset, and ends the connection with ENHANCE_YOUR_CALM once there are too many. */
-export function limitResets(stream: ServerHttp2Stream, limit: ResetLimit): void {
-  const { session } = stream;
-  stream.on("close", () => {
-    const isReset = stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR;
-    if (session && isReset && !ownResets.has(stream)) countReset(session, limit);
-  });
-}
+/** Milliseconds between two looks for streams that were reset unseen. */
+const unseenMs = 1_000;
 
-function countReset(session: Http2Session, { burst, perSecond }: ResetLimit): void {
-  const now = performance.now();
-  const allowance = allowances.get(session) ?? { left: burst, refilledAt: now };
-  allowances.set(session, allowance);
-  if (allowance.left < 0 || session.destroyed) return;
-  const refill = ((now - allowance.refilledAt) / 1000) * perSecond;
-  allowance.left = Math.min(burst, allowance.left + refill) - 1;
-  allowance.refilledAt = now;
-  if (allowance.left >= 0) return;
-  session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
-  // Node would throw away what is not yet sent.
-  setImmediate(() => session.destroy());
+/** Counts the streams of a connection that are reset, and ends it with ENHANCE_YOUR_CALM once there are too many. */
+export function limitResets(session: ServerHttp2Session, { burst, perSecond }: ResetLimit): void {
+  let left = burst;
+  let refilledAt = performance.now();
+  /** Since the last look; and the stream that was the latest then. */
+  let seen = 0;
+  let latestSeen = -1;
+  let latest = -1;
+
+  function count(resets: number): void {
+    if (left < 0 || session.destroyed) return;
+    const now = performance.now();
+    left = Math.min(burst, left + ((now - refilledAt) / 1000) * perSecond) - resets;
+    refilledAt = now;
+    if (left >= 0) return;
+    session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    // Within the reading of frames, Node would throw away what is not yet sent.
+    const error = new Error("Too many streams were reset");
+    setImmediate(() => session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM));
+  }
+
+  session.on("stream", (stream) => {
+    seen += 1;
+    latestSeen = stream.id ?? latestSeen;
+    stream.on("close", () => {
+      const isReset = stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+      if (isReset && !ownResets.has(stream)) count(1);
+    });
+  });
+
+  // Node resets a stream with too many or too long headers, and tells nobody: only its number shows it. Clients also
+  // skip numbers, of calls that they gave up before they sent them, but not up to a stream that nobody has seen.
+  const look = setInterval(() => {
+    const before = latest;
+    latest = session.state.lastProcStreamID || latest;
+    if (latest > latestSeen) count((latest - before) / 2 - seen);
+    seen = 0;
+  }, unseenMs).unref();
+  session.once("close", () => clearInterval(look));
 }
 
 let arrived: { readonly stream: ServerHttp2Stream; readonly begin: () => void }[] = [];

@@ -1,6 +1,12 @@
 /** The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. */
 import { createServer, type Server, type ServerResponse } from "node:http";
-import { constants, createSecureServer, type Http2SecureServer, Http2ServerRequest } from "node:http2";
+import {
+  constants,
+  createSecureServer,
+  type Http2SecureServer,
+  Http2ServerRequest,
+  type ServerHttp2Session,
+} from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
 import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
@@ -98,12 +104,12 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const ended = new WeakSet<Duplex>();
   let closing: Promise<void> | undefined;
 
+  server.on("session", (session: ServerHttp2Session) => limitResets(session, resetLimit));
   server.on("request", (request: NodeRequest, response: NodeResponse) => {
     if (!(request instanceof Http2ServerRequest)) {
       take(request, response);
       return;
     }
-    limitResets(request.stream, resetLimit);
     unlessReset(request.stream, () => take(request, response));
   });
 

@@ -1,5 +1,5 @@
-/** A connection of the gRPC port: asked whether it lives, closed when it is idle, ended when it is abused. */
-import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+/** A connection of the gRPC port: asked whether it lives, closed when it is idle. */
+import type { ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import { cutSession } from "../door/handshakes.ts";
 
 /** Times of a connection, in milliseconds. */
@@ -15,19 +15,6 @@ export interface ConnectionTimes {
 /** A client that vanished is noticed within 80 seconds. */
 export const connectionTimes: ConnectionTimes = { pingMs: 60_000, ackMs: 20_000, idleMs: 600_000 };
 
-/** Streams of a connection that may be reset at once, and a second. */
-const resets = { burst: 1_000, perSecond: 33 };
-
-/**
- * Node's own limits, past which it ends the connection with INTERNAL_ERROR. They are for what comes faster than it is
- * counted here, and for what is not seen here, such as requests with invalid headers.
- */
-export const nodeLimits = {
-  streamResetBurst: 2 * resets.burst,
-  streamResetRate: resets.perSecond,
-  maxSessionInvalidFrames: 2 * resets.burst,
-};
-
 export class GrpcConnection {
   /** Its streams of server reflection. */
   reflections = 0;
@@ -35,8 +22,6 @@ export class GrpcConnection {
   readonly #timers: NodeJS.Timeout[];
   readonly #idle: NodeJS.Timeout;
   #open = 0;
-  #resetsLeft = resets.burst;
-  #refilledAt = 0;
 
   constructor(session: ServerHttp2Session, { pingMs, ackMs, idleMs }: ConnectionTimes) {
     this.#session = session;
@@ -56,25 +41,9 @@ export class GrpcConnection {
     stream.on("close", () => {
       this.#open -= 1;
       if (this.#open === 0) this.#idle.refresh();
-      if (stream.rstCode !== constants.NGHTTP2_NO_ERROR) this.#countReset();
       // Node's Map of open streams keeps later ones alive (slots.ts). The other listeners of `close` are still called.
       stream.removeAllListeners("removeListener").removeAllListeners();
     });
-  }
-
-  /**
-   * Counts a reset: by the client (CVE-2023-44487), for an error of its (CVE-2025-8671), or of a stalled stream, of
-   * which there cannot be too many: there are a thousand at once, and each takes half a minute.
-   */
-  #countReset(): void {
-    const now = performance.now();
-    const refill = ((now - this.#refilledAt) / 1000) * resets.perSecond;
-    this.#resetsLeft = Math.min(resets.burst, this.#resetsLeft + refill) - 1;
-    this.#refilledAt = now;
-    if (this.#resetsLeft >= 0) return;
-    const error = new Error("Too many streams were reset");
-    // Within the reading of frames, no GOAWAY could be sent.
-    setImmediate(() => this.#session.destroy(error, constants.NGHTTP2_ENHANCE_YOUR_CALM));
   }
 
   #ping(ackMs: number): void {

@@ -8,9 +8,9 @@ import type { Socket } from "node:net";
 import type { RpcObserver } from "../base/observers.ts";
 import { closeAtAge } from "../door/connection-age.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
-import { unlessReset } from "../door/resets.ts";
+import { limitResets, nodeResetLimit, unlessReset } from "../door/resets.ts";
 import type { RpcPipelineOptions } from "./active-calls.ts";
-import { type ConnectionTimes, connectionTimes, GrpcConnection, nodeLimits } from "./grpc-connection.ts";
+import { type ConnectionTimes, connectionTimes, GrpcConnection } from "./grpc-connection.ts";
 import { GrpcStreams, type GrpcStreamsOptions } from "./grpc-streams.ts";
 import { createRpcHandler, type RpcHandler } from "./handler.ts";
 import { createHealth, type HealthService } from "./health.ts";
@@ -49,11 +49,16 @@ export interface GrpcServer {
   close(graceMs: number): Promise<void>;
 }
 
+/** Requests that a client may have in flight on one connection. */
+const maxConcurrentStreams = 1_000;
+/** All of them may be given up at once. */
+const resetLimit = { burst: maxConcurrentStreams, perSecond: 33 };
+
 const http2Options = {
-  settings: { maxConcurrentStreams: 1_000, maxHeaderListSize: 16_384 },
+  settings: { maxConcurrentStreams, maxHeaderListSize: 16_384 },
   // Megabytes. Node's 10 are too few for so many streams with the largest headers and messages.
   maxSessionMemory: 128,
-  ...nodeLimits,
+  ...nodeResetLimit(resetLimit),
 };
 
 /** Milliseconds for the last statuses to reach their callers before connections are cut. */
@@ -75,6 +80,7 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   listener.on("session", (session: ServerHttp2Session) => {
     keepWhileOpen(sessions, session);
     if (maxConnectionAgeMs !== undefined) closeAtAge(session, maxConnectionAgeMs);
+    limitResets(session, resetLimit);
     const connection = new GrpcConnection(session, connections);
     session.on("stream", (stream, headers) => {
       connection.count(stream);

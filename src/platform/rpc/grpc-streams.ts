@@ -4,6 +4,7 @@ import { withTimeout } from "../base/deadlines.ts";
 import { ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { Admission } from "../door/admission.ts";
 import { endAfterRequest } from "../door/early-responses.ts";
+import { resetStream } from "../door/resets.ts";
 import { onceResponding } from "../door/responses.ts";
 import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
 import { withoutQuery } from "../door/targets.ts";
@@ -60,7 +61,7 @@ export class GrpcStreams {
     const path = withoutQuery(headers[":path"] ?? "");
     const reflection = this.#reflections.get(path);
     const route = reflection ?? this.#routes.get(path) ?? this.#unknown;
-    if (!route) stream.close(constants.NGHTTP2_REFUSED_STREAM);
+    if (!route) resetStream(stream, constants.NGHTTP2_REFUSED_STREAM);
     else if (reflection && connection.reflections < maxReflections)
       this.#converse(route, stream, headers, connection);
     else {
@@ -115,7 +116,7 @@ export class GrpcStreams {
       connection.reflections -= 1;
     });
     this.#stalls.watchStream(stream, true);
-    stream.setTimeout(this.#limits.responseMs, () => stream.close(constants.NGHTTP2_CANCEL));
+    stream.setTimeout(this.#limits.responseMs, () => resetStream(stream, constants.NGHTTP2_CANCEL));
     void route.handleStream(stream, headers);
   }
 }
