@@ -1,5 +1,6 @@
 /** The way of a request to what serves it: matched once, then admitted or refused by its route, and begun. */
 import type { IncomingMessage } from "node:http";
+import type { ServerHttp2Stream } from "node:http2";
 import { withTimeout } from "../base/deadlines.ts";
 import type { Prioritized } from "../base/priority.ts";
 import type { Admission } from "./admission.ts";
@@ -60,9 +61,14 @@ export function createDoor({ routes = [], cors, admission, serve, fail }: DoorOp
     /** Refuses the request, or lets it in, now or soon; never if its client has gone by then. */
     enter(route: Route | undefined, request: NodeRequest, response: NodeResponse): void {
       if (policy) setCorsHeaders(request, response, policy);
-      if (admission && route?.sheddable)
-        admit(admission, route.sheddable, request, response, () => begin(route, request, response));
-      else void begin(route, request, response);
+      const sheddable = admission && route?.sheddable;
+      if (!sheddable) {
+        void begin(route, request, response);
+        return;
+      }
+      const on = "stream" in response ? response.stream : response;
+      if (!admit(admission, sheddable, on, () => begin(route, request, response)))
+        sheddable.refuse(request, response);
     },
   };
 }
@@ -125,32 +131,32 @@ export function hosts(rawHeaders: readonly string[]): number {
 /** Milliseconds for which the work for a client that has gone counts as in flight, at most. */
 const abandonedMs = 10_000;
 
-/** Refuses the request, or admits it until its response is sent, or its client has gone and its work is over. */
-function admit(
+/**
+ * Admits a request until its response is sent, or its client has gone and its work is over.
+ * @param on the response of HTTP/1, or the stream of HTTP/2
+ * @returns false if it is to be refused; otherwise `begin` is called now or soon, and never if its client has gone
+ */
+export function admit(
   admission: Admission,
-  sheddable: Sheddable,
-  request: NodeRequest,
-  response: NodeResponse,
+  operation: Prioritized,
+  on: HttpResponse | ServerHttp2Stream,
   begin: () => Promise<void>,
-): void {
-  // RPC reads the stream of a request over HTTP/2 itself.
-  const body = "stream" in request ? request.stream : request;
-  const admitted = admission.enter(sheddable, {
-    isComplete: () => request.complete || body.readableEnded,
-    onComplete: (received) => body.once("end", () => !response.closed && received()),
+): boolean {
+  const body = on instanceof HttpResponse ? on.req : on;
+  const admitted = admission.enter(operation, {
+    isComplete: () => body.readableEnded || ("complete" in body && body.complete),
+    onComplete: (received) => body.once("end", () => !on.closed && received()),
   });
-  if (!admitted) {
-    sheddable.refuse(request, response);
-    return;
-  }
+  if (!admitted) return false;
   let work: Promise<void> | undefined;
   const leave = () => admission.leave(admitted);
-  onceResponding("stream" in response ? response.stream : response, () => admission.respond(admitted));
-  response.on("close", () => {
+  onceResponding(on, () => admission.respond(admitted));
+  on.on("close", () => {
     if (work && !admitted.isResponded) void withTimeout(work, abandonedMs, () => undefined).then(leave);
     else leave();
   });
   admission.start(admitted, () => {
     work = begin();
   });
+  return true;
 }

@@ -1,11 +1,10 @@
 /** The streams of the gRPC port before they are calls: admitted or refused, and given their time. */
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from "node:http2";
-import { withTimeout } from "../base/deadlines.ts";
 import { ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { Admission } from "../door/admission.ts";
+import { admit } from "../door/door.ts";
 import { endAfterRequest } from "../door/early-responses.ts";
 import { resetStream } from "../door/resets.ts";
-import { onceResponding } from "../door/responses.ts";
 import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
 import { withoutQuery } from "../door/targets.ts";
 import type { GrpcConnection } from "./grpc-connection.ts";
@@ -31,9 +30,6 @@ const tooManyReflections = new ServiceError(
   ErrorKinds.tooManyRequests,
   `A connection has at most ${maxReflections} streams of server reflection at once.`,
 );
-/** Milliseconds for which the work for a client that has gone counts as in flight, at most. */
-const abandonedMs = 10_000;
-
 type Routes = ReadonlyMap<string, RpcRoute>;
 
 export class GrpcStreams {
@@ -67,38 +63,11 @@ export class GrpcStreams {
     else {
       this.#stalls.watchStream(stream);
       endAfterRequest(stream, this.#limits.requestMs);
+      const handle = () => route.handleStream(stream, headers);
       if (reflection) route.refuseStream(stream, headers, tooManyReflections);
-      else if (this.#admission && route.sheddable) this.#admit(this.#admission, route, stream, headers);
-      else void route.handleStream(stream, headers);
+      else if (!this.#admission || !route.sheddable) void handle();
+      else if (!admit(this.#admission, route.sheddable, stream, handle)) route.refuseStream(stream, headers);
     }
-  }
-
-  #admit(
-    admission: Admission,
-    route: RpcRoute,
-    stream: ServerHttp2Stream,
-    headers: IncomingHttpHeaders,
-  ): void {
-    const admitted =
-      route.sheddable &&
-      admission.enter(route.sheddable, {
-        isComplete: () => stream.readableEnded,
-        onComplete: (received) => stream.once("end", () => !stream.closed && received()),
-      });
-    if (!admitted) {
-      route.refuseStream(stream, headers);
-      return;
-    }
-    let work: Promise<void> | undefined;
-    const leave = () => admission.leave(admitted);
-    onceResponding(stream, () => admission.respond(admitted));
-    stream.on("close", () => {
-      if (work && !admitted.isResponded) void withTimeout(work, abandonedMs, () => undefined).then(leave);
-      else leave();
-    });
-    admission.start(admitted, () => {
-      work = route.handleStream(stream, headers);
-    });
   }
 
   /**
