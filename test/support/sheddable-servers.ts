@@ -21,6 +21,14 @@ interface SheddableServersOptions {
   readonly tls?: { readonly cert: string; readonly key: string } | undefined;
   /** Called for each introspection that is started. */
   readonly introspecting?: () => void;
+  /** All is refused that may be. */
+  readonly isOverloaded?: boolean;
+}
+
+class Overloaded extends Admission {
+  override enter(): undefined {
+    return undefined;
+  }
 }
 
 /**
@@ -31,11 +39,12 @@ export async function startSheddableServers({
   origin = "https://app.example",
   tls,
   introspecting = () => undefined,
+  isOverloaded = false,
 }: SheddableServersOptions = {}) {
   const { logger, lines } = captureLog();
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const metrics = createMetrics("sample", "1.0.0");
-  const admission = new Admission({ logger, observer: metrics.admission });
+  const admission = new (isOverloaded ? Overloaded : Admission)({ logger, observer: metrics.admission });
   const document = await loadContract(sampleTexts);
   const introspection = implement(
     IntrospectionService,
