@@ -36,7 +36,7 @@ import { pino } from "pino";
 import * as v from "valibot";
 import { listening } from "../../src/platform/http/server.ts";
 import { deadlineExceeded } from "../../src/platform/rpc/call.ts";
-import { createRpcHandler, type RpcRoute, UnaryRoute } from "../../src/platform/rpc/handler.ts";
+import { createRpcHandler, type RpcRoute, unaryRoute } from "../../src/platform/rpc/handler.ts";
 import type { NodeRequest, NodeResponse } from "../../src/platform/rpc/http-exchange.ts";
 import type { Fields, UnaryBinding, UnaryCall, UnaryCaller } from "../../src/platform/rpc/unary-call.ts";
 import { loadTypes, messageOf, methodsOf } from "./protos.ts";
@@ -121,7 +121,7 @@ function unaryRoutes(registry: FileRegistry): Map<string, RpcRoute> {
     if (descriptor.name === "Unimplemented") continue;
     const binding: UnaryBinding = { descriptor, begin: (caller) => new Call(binding, caller) };
     const path = `/${descriptor.parent.typeName}/${descriptor.name}`;
-    routes.set(path, new UnaryRoute({ path, logger }, binding, limits));
+    routes.set(path, unaryRoute({ path, logger }, binding, limits));
   }
   return routes;
 }

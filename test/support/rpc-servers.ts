@@ -4,6 +4,7 @@ import { createServer, type Server } from "node:http";
 import { createServer as createHttp2Server, type Http2Server } from "node:http2";
 import { type Logger, pino } from "pino";
 import type { RpcObserver } from "../../src/platform/base/observers.ts";
+import { setCorsHeaders } from "../../src/platform/door/cors-policy.ts";
 import { HttpResponse } from "../../src/platform/door/responses.ts";
 import { withoutQuery } from "../../src/platform/door/targets.ts";
 import { createGrpcServer, type GrpcServer } from "../../src/platform/rpc/grpc-server.ts";
@@ -54,10 +55,11 @@ export async function startRpcServers(options: Partial<RpcHandlerOptions> = {}):
   const handler = createRpcHandler({ services, ...record, draining: draining.signal, ...options });
   const routeOf = (url = "") =>
     handler.routes.find(({ path }) => path === withoutQuery(url)) ?? handler.unknown;
-  const http1 = createServer(
-    { ServerResponse: HttpResponse },
-    (request, response) => void routeOf(request.url).handle(request, response),
-  );
+  const http1 = createServer({ ServerResponse: HttpResponse }, (request, response) => {
+    // As the door does.
+    if (options.cors) setCorsHeaders(request, response, options.cors);
+    void routeOf(request.url).handle(request, response);
+  });
   const http2 = createHttp2Server();
   http2.on("stream", (stream, headers) => void routeOf(headers[":path"]).handleStream(stream, headers));
   const [grpcPort, http1Port, http2Port] = await Promise.all([

@@ -32,9 +32,8 @@ export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders
 export function setCorsHeaders(
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
-  cors: CorsPolicy | undefined,
+  cors: CorsPolicy,
 ): void {
-  if (!cors?.origins.length) return;
   response.setHeader("vary", "Origin");
   const origin = request.headers.origin;
   if (origin === undefined || !cors.origins.includes(origin)) return;

@@ -9,6 +9,7 @@ import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
 import { withoutQuery } from "../door/targets.ts";
 import type { GrpcConnection } from "./grpc-connection.ts";
 import type { RpcRoute } from "./handler.ts";
+import { Http2Exchange } from "./http-exchange.ts";
 
 export interface GrpcStreamsOptions {
   /** Refuses calls while too many arrive; none are refused unless given. */
@@ -64,9 +65,10 @@ export class GrpcStreams {
       this.#stalls.watchStream(stream);
       endAfterRequest(stream, this.#limits.requestMs);
       const handle = () => route.handleStream(stream, headers);
-      if (reflection) route.refuseStream(stream, headers, tooManyReflections);
+      if (reflection) route.refuse(new Http2Exchange(stream, headers), tooManyReflections);
       else if (!this.#admission || !route.sheddable) void handle();
-      else if (!admit(this.#admission, route.sheddable, stream, handle)) route.refuseStream(stream, headers);
+      else if (!admit(this.#admission, route.sheddable, stream, handle))
+        route.refuse(new Http2Exchange(stream, headers));
     }
   }
 

@@ -11,7 +11,7 @@ import type { Logger } from "pino";
 import { overloaded, type ServiceError } from "../base/errors.ts";
 import type { Prioritized } from "../base/priority.ts";
 import { RequestContext } from "../base/request-context.ts";
-import { type CorsPolicy, setCorsHeaders } from "../door/cors-policy.ts";
+import type { CorsPolicy } from "../door/cors-policy.ts";
 import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { connectError } from "./call.ts";
 import { dialectOf } from "./dialects.ts";
@@ -44,15 +44,14 @@ export interface RpcRoute {
   /** HTTP/2 by its core API, otherwise like `handle`. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void>;
   /** Refuses a request, under overload unless there is another reason. Nothing of its body has been read. */
-  refuse(request: NodeRequest, response: NodeResponse): void;
-  refuseStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, reason?: ServiceError): void;
+  refuse(exchange: HttpExchange, reason?: ServiceError): void;
 }
 
 export interface RpcHandlerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];
   /** Longest request message in bytes, before and after decompression; 65,536 unless given. */
   readonly maxMessageBytes?: number;
-  /** The policy for pages of other origins; unless given, browsers block their requests. Not for core streams. */
+  /** What preflight responses permit; the door sets the headers of all responses. Absent: nothing. */
   readonly cors?: CorsPolicy | undefined;
   /** Aborted when the server begins to shut down, as by `drain`. */
   readonly draining?: AbortSignal | undefined;
@@ -79,20 +78,20 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
   function routeOf({ descriptor, priority }: RpcService, method: RpcMethod): RpcRoute {
     const service = descriptor.typeName;
     const shared = { path: `/${service}/${method.descriptor.name}`, logger, cors };
-    if (method.kind !== "unary") return new StreamRoute(shared, streamHandler(pipeline, method, limits));
+    if (method.kind !== "unary") return streamRoute(shared, streamHandler(pipeline, method, limits));
     const binding: UnaryBinding = {
       descriptor: method.descriptor,
       begin: (caller) => pipeline.beginUnary(method, caller),
     };
     const sheddable = neverRefused ? undefined : { service, priority };
-    return new UnaryRoute({ ...shared, sheddable }, binding, limits);
+    return unaryRoute({ ...shared, sheddable }, binding, limits);
   }
 
   for (const service of services)
     for (const protocol of ["connect", "grpc", "grpc-web"] as const) pipeline.serves(service, protocol);
   return {
     routes: services.flatMap((service) => service.methods.map((method) => routeOf(service, method))),
-    unknown: new UnknownRoute({ path: "", logger, cors }),
+    unknown: unknownRoute({ path: "", logger, cors }),
     drain: () => pipeline.drain(),
     stopAll: () => pipeline.stopAll(),
   };
@@ -105,138 +104,83 @@ interface RouteOptions {
   readonly sheddable?: Prioritized | undefined;
 }
 
-abstract class Route implements RpcRoute {
-  readonly path: string;
-  readonly sheddable: Prioritized | undefined;
-  readonly #logger: Logger;
-  readonly #cors: CorsPolicy | undefined;
+/** Responds to a POST. @param node Node's own request and response, for connect-node */
+type Respond = (exchange: HttpExchange, node: () => [NodeRequest, NodeResponse]) => Promise<void>;
 
-  constructor({ path, sheddable, logger, cors }: RouteOptions) {
-    this.path = path;
-    this.sheddable = sheddable;
-    this.#logger = logger;
-    this.#cors = cors;
-  }
-
-  handle(request: NodeRequest, response: NodeResponse): Promise<void> {
-    setCorsHeaders(request, response, this.#cors);
-    if (request.method === "POST") return this.call(request, response);
-    this.#respondToVerb(exchangeOf(request, response), request.method);
+function routeBy(respond: Respond, { path, sheddable, logger, cors }: RouteOptions): RpcRoute {
+  const handle: Respond = (exchange, node) => {
+    if (exchange.method === "POST") return respond(exchange, node);
+    const headers = { "x-request-id": contextOf(logger, exchange).requestId };
+    if (exchange.method !== "OPTIONS") exchange.send(noCall.wrongVerb, { ...headers, allow: "POST" });
+    else exchange.send(204, { ...headers, allow: "OPTIONS, POST", ...preflight(exchange, cors) });
     return over;
-  }
-
-  handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
-    if (headers[":method"] === "POST") return this.callStream(stream, headers);
-    this.#respondToVerb(new Http2Exchange(stream, headers), headers[":method"]);
-    return over;
-  }
-
-  refuse(request: NodeRequest, response: NodeResponse): void {
-    setCorsHeaders(request, response, this.#cors);
-    this.respondWith(exchangeOf(request, response), overload, overloaded.kind.status);
-  }
-
-  refuseStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, reason = overloaded): void {
-    const error = reason === overloaded ? overload : connectError(reason);
-    this.respondWith(new Http2Exchange(stream, headers), error, reason.kind.status);
-  }
-
-  /** Responds to a POST. */
-  protected abstract call(request: NodeRequest, response: NodeResponse): Promise<void>;
-  protected abstract callStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void>;
-
-  protected contextOf({ headers }: Pick<HttpExchange, "headers">): RequestContext {
-    const { "x-request-id": id, traceparent } = headers;
-    return new RequestContext(this.#logger, textOf(id), textOf(traceparent));
-  }
-
-  /** Responds without a call: in the caller's protocol, or with the HTTP status. */
-  protected respondWith(exchange: HttpExchange, error: ConnectError, httpStatus: number): void {
-    const { "content-type": type } = exchange.headers;
-    const contentType = textOf(type)?.toLowerCase() ?? "";
-    const dialect = dialectOf(contentType);
-    const headers = { "x-request-id": this.contextOf(exchange).requestId };
-    if (dialect?.protocol === "connect")
-      sendJsonError(exchange, codeToHttpStatus(error.code), headers, error);
-    else if (dialect) sendTrailersOnly(exchange, dialect, headers, error);
-    else if (/^application\/connect\+(proto|json)$/.test(contentType))
-      sendStreamError(exchange, contentType, headers, error);
-    else sendJsonError(exchange, httpStatus, headers, error);
-  }
-
-  #respondToVerb(exchange: HttpExchange, method = ""): void {
-    const headers = { "x-request-id": this.contextOf(exchange).requestId };
-    if (method !== "OPTIONS") exchange.send(noCall.wrongVerb, { ...headers, allow: "POST" });
-    else exchange.send(204, { ...headers, allow: "OPTIONS, POST", ...this.#preflight(exchange) });
-  }
-
-  #preflight({ headers: { origin } }: HttpExchange) {
-    const cors = this.#cors;
-    if (!cors || typeof origin !== "string" || !cors.origins.includes(origin)) return undefined;
-    return {
-      "access-control-allow-methods": "POST",
-      "access-control-allow-headers": cors.allowedHeaders.join(","),
-      "access-control-max-age": `${cors.maxAgeSeconds}`,
-    };
-  }
+  };
+  return {
+    path,
+    sheddable,
+    handle: (request, response) => handle(exchangeOf(request, response), () => [request, response]),
+    handleStream: (stream, headers) =>
+      handle(new Http2Exchange(stream, headers), () => [
+        new Http2ServerRequest(stream, headers, {}, []),
+        new Http2ServerResponse(stream),
+      ]),
+    refuse(exchange, reason) {
+      const error = reason ? connectError(reason) : overload;
+      respondWith(logger, exchange, error, (reason ?? overloaded).kind.status);
+    },
+  };
 }
 
-export class UnaryRoute extends Route {
-  readonly #binding: UnaryBinding;
-  readonly #limits: MessageLimits;
-
-  constructor(options: RouteOptions, binding: UnaryBinding, limits: MessageLimits) {
-    super(options);
-    this.#binding = binding;
-    this.#limits = limits;
-  }
-
-  protected override call(request: NodeRequest, response: NodeResponse): Promise<void> {
-    return this.#serve(exchangeOf(request, response));
-  }
-
-  protected override callStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
-    return this.#serve(new Http2Exchange(stream, headers));
-  }
-
-  #serve(exchange: HttpExchange): Promise<void> {
+export function unaryRoute(options: RouteOptions, binding: UnaryBinding, limits: MessageLimits): RpcRoute {
+  return routeBy((exchange) => {
     const dialect = dialectOf(textOf(exchange.headers["content-type"]));
-    if (dialect) return serveUnary(this.#binding, dialect, exchange, this.#limits);
-    const headers = { "x-request-id": this.contextOf(exchange).requestId };
+    if (dialect) return serveUnary(binding, dialect, exchange, limits);
+    const headers = { "x-request-id": contextOf(options.logger, exchange).requestId };
     sendJsonError(exchange, noCall.otherContentType, headers, otherContentType);
     return over;
-  }
+  }, options);
 }
 
-class StreamRoute extends Route {
-  readonly #serve: ServeStream;
-
-  constructor(options: RouteOptions, serve: ServeStream) {
-    super(options);
-    this.#serve = serve;
-  }
-
-  protected override call(request: NodeRequest, response: NodeResponse): Promise<void> {
-    this.#serve(request, response, this.contextOf(request));
+function streamRoute(options: RouteOptions, serve: ServeStream): RpcRoute {
+  return routeBy((exchange, node) => {
+    const [request, response] = node();
+    serve(request, response, contextOf(options.logger, exchange));
     return new Promise((resolve) => response.once("close", resolve));
-  }
-
-  protected override callStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
-    return this.call(new Http2ServerRequest(stream, headers, {}, []), new Http2ServerResponse(stream));
-  }
+  }, options);
 }
 
 /** For paths of no method. */
-class UnknownRoute extends Route {
-  protected override call(request: NodeRequest, response: NodeResponse): Promise<void> {
-    this.respondWith(exchangeOf(request, response), unknownMethod, noCall.unknownPath);
+function unknownRoute(options: RouteOptions): RpcRoute {
+  return routeBy((exchange) => {
+    respondWith(options.logger, exchange, unknownMethod, noCall.unknownPath);
     return over;
-  }
+  }, options);
+}
 
-  protected override callStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
-    this.respondWith(new Http2Exchange(stream, headers), unknownMethod, noCall.unknownPath);
-    return over;
-  }
+function contextOf(logger: Logger, { headers }: HttpExchange): RequestContext {
+  const { "x-request-id": id, traceparent } = headers;
+  return new RequestContext(logger, textOf(id), textOf(traceparent));
+}
+
+/** Responds without a call: in the caller's protocol, or with the HTTP status. */
+function respondWith(logger: Logger, exchange: HttpExchange, error: ConnectError, httpStatus: number): void {
+  const contentType = textOf(exchange.headers["content-type"])?.toLowerCase() ?? "";
+  const dialect = dialectOf(contentType);
+  const headers = { "x-request-id": contextOf(logger, exchange).requestId };
+  if (dialect?.protocol === "connect") sendJsonError(exchange, codeToHttpStatus(error.code), headers, error);
+  else if (dialect) sendTrailersOnly(exchange, dialect, headers, error);
+  else if (/^application\/connect\+(proto|json)$/.test(contentType))
+    sendStreamError(exchange, contentType, headers, error);
+  else sendJsonError(exchange, httpStatus, headers, error);
+}
+
+function preflight({ headers: { origin } }: HttpExchange, cors: CorsPolicy | undefined) {
+  if (!cors || typeof origin !== "string" || !cors.origins.includes(origin)) return undefined;
+  return {
+    "access-control-allow-methods": "POST",
+    "access-control-allow-headers": cors.allowedHeaders.join(","),
+    "access-control-max-age": `${cors.maxAgeSeconds}`,
+  };
 }
 
 const over = Promise.resolve();

@@ -1,6 +1,7 @@
 /** The routes of RPC in the table of the door, by which calls come over the port of the HTTP APIs. */
-import type { Route } from "../door/door.ts";
+import type { Route, Sheddable } from "../door/door.ts";
 import type { RpcHandler, RpcRoute } from "./handler.ts";
+import { exchangeOf } from "./http-exchange.ts";
 
 /** @returns a route for each method, of which only calls may be refused, and one for the other paths of each service */
 export function doorRoutes({ routes, unknown }: RpcHandler): Route[] {
@@ -12,7 +13,7 @@ export function doorRoutes({ routes, unknown }: RpcHandler): Route[] {
 function routesOf(route: RpcRoute): Route[] {
   const { sheddable } = route;
   if (!sheddable) return [every(route)];
-  const refuse: RpcRoute["refuse"] = (request, response) => route.refuse(request, response);
+  const refuse: Sheddable["refuse"] = (request, response) => route.refuse(exchangeOf(request, response));
   return [{ ...every(route), method: "POST", sheddable: { ...sheddable, refuse } }, every(route)];
 }
 
