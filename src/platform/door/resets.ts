@@ -26,7 +26,7 @@ export function resetStream(stream: ServerHttp2Stream, code: number): void {
 }
 
 /** Milliseconds between two looks for streams that were reset unseen. */
-const unseenMs = 1_000;
+const unseenMs = 250;
 
 /** Counts the streams of a connection that are reset, and ends it with ENHANCE_YOUR_CALM once there are too many. */
 export function limitResets(session: ServerHttp2Session, { burst, perSecond }: ResetLimit): void {

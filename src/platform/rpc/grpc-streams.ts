@@ -31,6 +31,7 @@ const tooManyReflections = new ServiceError(
   ErrorKinds.tooManyRequests,
   `A connection has at most ${maxReflections} streams of server reflection at once.`,
 );
+
 type Routes = ReadonlyMap<string, RpcRoute>;
 
 export class GrpcStreams {
