@@ -78,3 +78,11 @@ it("as many as the server resets, because they stall, leave the connection open"
   expect(new Set(frames.resets)).toEqual(new Set([constants.NGHTTP2_CANCEL]));
   expect(frames.goaways).toEqual([]);
 });
+
+it("numbers of streams that the client skips, as of calls that it never sent, do not count", async () => {
+  // The stall is later than a look at the numbers.
+  const { socket, frames } = await connectHeld(400);
+  socket.write(Buffer.concat([callFrame(1, path), callFrame(4_001, path)]));
+  while (frames.resets.length < 2) await once(socket, "data");
+  expect(frames.goaways).toEqual([]);
+});
