@@ -177,7 +177,7 @@ export class Admission {
   };
   readonly #starts = new Starts(promptMs);
   #starting: Admitted[] = [];
-  #responding: Admitted[] = [];
+  #responding: (() => void)[] = [];
   readonly #refused = new Map<Prioritized, number>();
   /** When this turn of the event loop began, by performance.now(); undefined if no request has come in it. */
   #turnBegan: number | undefined;
@@ -224,15 +224,15 @@ export class Admission {
     });
   }
 
-  /** Records that the response begins to be sent. After the next turn the request does not count. */
-  respond(admitted: Admitted): void {
+  /** Records that the response begins to be sent. After the next turn `leave` is called, as the request is over. */
+  respond(admitted: Admitted, leave = () => this.leave(admitted)): void {
     admitted.isResponded = true;
-    if (this.#responding.push(admitted) > 1) return;
+    if (this.#responding.push(leave) > 1) return;
     setImmediate(() => {
       const responded = this.#responding;
       this.#responding = [];
       setImmediate(() => {
-        for (const one of responded) this.leave(one);
+        for (const leaveNow of responded) leaveNow();
       });
     });
   }

@@ -132,8 +132,8 @@ export function hosts(rawHeaders: readonly string[]): number {
 const abandonedMs = 10_000;
 
 /**
- * Admits a request until its response is sent, or its client has gone and its work is over.
- * @param on the response of HTTP/1, or the stream of HTTP/2
+ * Admits a request until its response is sent, or its client has gone, and its work is over.
+ * @param on the response of HTTP/1, or the stream of HTTP/2 @param responding called before the response is sent
  * @returns false if it is to be refused; otherwise `begin` is called now or soon, and never if its client has gone
  */
 export function admit(
@@ -141,6 +141,7 @@ export function admit(
   operation: Prioritized,
   on: HttpResponse | ServerHttp2Stream,
   begin: () => Promise<void>,
+  responding?: () => void,
 ): boolean {
   const body = on instanceof HttpResponse ? on.req : on;
   const admitted = admission.enter(operation, {
@@ -149,14 +150,21 @@ export function admit(
   });
   if (!admitted) return false;
   let work: Promise<void> | undefined;
-  const leave = () => admission.leave(admitted);
-  onceResponding(on, () => admission.respond(admitted));
-  on.on("close", () => {
-    if (work && !admitted.isResponded) void withTimeout(work, abandonedMs, () => undefined).then(leave);
-    else leave();
+  const leave = () => {
+    // A response may be that of a deadline, with the work still going on.
+    if (work) void withTimeout(work, abandonedMs, () => undefined).then(() => admission.leave(admitted));
+    else admission.leave(admitted);
+  };
+  onceResponding(on, () => {
+    admission.respond(admitted, leave);
+    responding?.();
   });
+  on.on("close", leave);
   admission.start(admitted, () => {
     work = begin();
+    void work.then(() => {
+      work = undefined;
+    });
   });
   return true;
 }

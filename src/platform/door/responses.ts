@@ -33,7 +33,7 @@ export class HttpResponse<Request extends IncomingMessage = IncomingMessage> ext
   }
 }
 
-/** Calls back when the headers of the response are sent, explicitly or with the first of its body. */
+/** Calls back before the headers of the response are sent, explicitly or with the first of its body. */
 export function onceResponding(response: HttpResponse | ServerHttp2Stream, responding: () => void): void {
   if (response instanceof HttpResponse) {
     response.onceResponding(responding);
@@ -41,8 +41,9 @@ export function onceResponding(response: HttpResponse | ServerHttp2Stream, respo
   }
   const { respond } = response;
   response.respond = (...args: unknown[]) => {
+    response.respond = respond;
     responding();
-    Reflect.apply(respond, response, args);
+    Reflect.apply(response.respond, response, args);
   };
 }
 

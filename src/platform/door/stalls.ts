@@ -107,7 +107,7 @@ export class Stalls {
   /** Watches a stream of HTTP/2 until it is closed. @param isConversation the client may send as long as it reads */
   watchStream(stream: ServerHttp2Stream, isConversation = false): void {
     const slot = this.#watch(new WatchedStream(stream, isConversation));
-    stream.once("close", () => this.#watched.release(slot));
+    stream.on("close", () => this.#watched.release(slot));
   }
 
   #watch(watched: Watched): number {

@@ -32,14 +32,12 @@ const tooManyReflections = new ServiceError(
   `A connection has at most ${maxReflections} streams of server reflection at once.`,
 );
 
-type Routes = ReadonlyMap<string, RpcRoute>;
-
 export class GrpcStreams {
   readonly #admission: Admission | undefined;
   readonly #limits: StallLimits;
   readonly #stalls: Stalls;
-  #routes: Routes = new Map();
-  #reflections: Routes = new Map();
+  #routes: ReadonlyMap<string, RpcRoute> = new Map();
+  #reflections: ReadonlySet<RpcRoute> = new Set();
   #unknown: RpcRoute | undefined;
 
   constructor({ admission, stalls = stallLimits }: GrpcStreamsOptions) {
@@ -50,26 +48,30 @@ export class GrpcStreams {
 
   /** Until then every stream is refused. */
   serve({ routes, reflections, unknown }: Serving): void {
-    this.#routes = byPath(routes);
-    this.#reflections = byPath(reflections);
+    this.#routes = new Map([...routes, ...reflections].map((route) => [route.path, route]));
+    this.#reflections = new Set(reflections);
     this.#unknown = unknown;
   }
 
   begin(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, connection: GrpcConnection): void {
-    const path = withoutQuery(headers[":path"] ?? "");
-    const reflection = this.#reflections.get(path);
-    const route = reflection ?? this.#routes.get(path) ?? this.#unknown;
+    const target = headers[":path"] ?? "";
+    const route = this.#routes.get(target) ?? this.#routes.get(withoutQuery(target)) ?? this.#unknown;
+    const reflection = route && this.#reflections.has(route);
     if (!route) resetStream(stream, constants.NGHTTP2_REFUSED_STREAM);
     else if (reflection && connection.reflections < maxReflections)
       this.#converse(route, stream, headers, connection);
     else {
       this.#stalls.watchStream(stream);
-      endAfterRequest(stream, this.#limits.requestMs);
+      const hold = () => {
+        if (!stream.readableEnded) endAfterRequest(stream, this.#limits.requestMs);
+      };
       const handle = () => route.handleStream(stream, headers);
+      const sheddable = reflection ? undefined : route.sheddable;
+      if (this.#admission && sheddable && admit(this.#admission, sheddable, stream, handle, hold)) return;
+      hold();
       if (reflection) route.refuse(new Http2Exchange(stream, headers), tooManyReflections);
-      else if (!this.#admission || !route.sheddable) void handle();
-      else if (!admit(this.#admission, route.sheddable, stream, handle))
-        route.refuse(new Http2Exchange(stream, headers));
+      else if (this.#admission && sheddable) route.refuse(new Http2Exchange(stream, headers));
+      else void handle();
     }
   }
 
@@ -91,8 +93,4 @@ export class GrpcStreams {
     stream.setTimeout(this.#limits.responseMs, () => resetStream(stream, constants.NGHTTP2_CANCEL));
     void route.handleStream(stream, headers);
   }
-}
-
-function byPath(routes: readonly RpcRoute[]): Routes {
-  return new Map(routes.map((route) => [route.path, route]));
 }

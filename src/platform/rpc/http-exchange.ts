@@ -101,7 +101,7 @@ export class Http2Exchange implements HttpExchange {
     this.#stream = stream;
     this.#response = response;
     // A reset is an error, too, and `close` follows it.
-    stream.on("error", ignore);
+    if (stream.listenerCount("error") === 0) stream.on("error", ignore);
   }
 
   get method(): string | undefined {
