@@ -1,18 +1,19 @@
 /**
  * The pipeline around every method, for every protocol: a request context, a deadline, the method, its errors as
- * statuses, metrics and the log. The protocols only translate between this and the wire.
+ * statuses, metrics and the log; and the end of calls when the server shuts down. The protocols only translate between
+ * this and the wire.
  */
 import type { DescMessage, DescMethod, Message, MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
-import type { Timed } from "../base/deadlines.ts";
+import { Deadlines, type Timed } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds, type ServiceError } from "../base/errors.ts";
 import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
 import { beginCallSpan, endCallSpan } from "./call-span.ts";
-import type { RpcCall, UnaryMethod } from "./service.ts";
+import type { RpcCall, RpcService, UnaryMethod } from "./service.ts";
 import type { UnaryCall, UnaryCaller } from "./unary-call.ts";
 
 export interface CallOrigin {
@@ -22,15 +23,55 @@ export interface CallOrigin {
   readonly context?: RequestContext | undefined;
 }
 
-/** What the calls of a server have in common. */
-export interface CallOptions {
+export interface RpcPipelineOptions {
   readonly logger: Logger;
   readonly observer: RpcObserver;
-  /** The timeout of a unary call whose caller gave none, in milliseconds. */
-  readonly defaultDeadlineMs: number;
-  readonly isTraced: boolean;
+  /** The timeout of a unary call whose caller gave none, in milliseconds; 10,000 unless given. */
+  readonly defaultDeadlineMs?: number;
+  /** False for probes, which come all the time and tell nothing of anybody's request. */
+  readonly isTraced?: boolean;
+}
+
+/** What the calls of a server have in common. */
+export interface CallOptions extends Required<RpcPipelineOptions> {
   /** Called once for each call, when it has ended. */
   readonly ended: (call: ActiveCall) => void;
+}
+
+/** The active calls of a server. */
+export class RpcPipeline {
+  /** For the calls that are begun here. */
+  readonly options: CallOptions;
+  readonly #active = new Deadlines<ActiveCall>(10);
+  #isDraining = false;
+
+  constructor({ logger, observer, defaultDeadlineMs = 10_000, isTraced = true }: RpcPipelineOptions) {
+    const ended = (call: ActiveCall) => this.#active.release(call.slot, call);
+    this.options = { logger, observer, defaultDeadlineMs, isTraced, ended };
+  }
+
+  serves({ descriptor, methods }: RpcService, protocol: RpcProtocol): void {
+    for (const method of methods) {
+      const { name } = method.descriptor;
+      this.options.observer.serves({ service: descriptor.typeName, method: name, protocol });
+    }
+  }
+
+  begin<Call extends ActiveCall>(call: Call): Call {
+    call.slot = this.#active.take(call);
+    if (this.#isDraining && call.isStream) call.stop(shuttingDown);
+    return call;
+  }
+
+  /** Ends streams, present and future, which would not end by themselves, and lets the others finish. */
+  drain(): void {
+    this.#isDraining = true;
+    for (const call of this.#active) if (call.isStream) call.stop(shuttingDown);
+  }
+
+  stopAll(): void {
+    for (const call of this.#active) call.stop(shuttingDown);
+  }
 }
 
 export abstract class ActiveCall implements RpcCall, Timed {
@@ -45,6 +86,7 @@ export abstract class ActiveCall implements RpcCall, Timed {
   readonly #protocol: RpcProtocol;
   readonly #options: CallOptions;
   protected readonly span: Span | undefined;
+  abstract readonly isStream: boolean;
   #finished = false;
   /** The error that the caller gets, once the call has failed or been stopped. */
   #failure: ConnectError | undefined;
@@ -148,6 +190,7 @@ export abstract class ActiveCall implements RpcCall, Timed {
 const deadlineLeadMs = 50;
 
 export class ActiveUnaryCall extends ActiveCall implements UnaryCall {
+  override readonly isStream = false;
   readonly responseHeaders: { readonly "x-request-id": string };
   readonly #method: UnaryMethod;
   readonly #caller: UnaryCaller;
@@ -186,4 +229,8 @@ export function deadlineExceeded(): ConnectError {
 
 export function cancelled(): ConnectError {
   return new ConnectError("The call was cancelled.", Code.Canceled);
+}
+
+function shuttingDown(): ConnectError {
+  return new ConnectError("The server is shutting down.", Code.Unavailable);
 }

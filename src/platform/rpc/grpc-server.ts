@@ -9,7 +9,7 @@ import type { RpcObserver } from "../base/observers.ts";
 import { closeAtAge } from "../door/connection-age.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
 import { limitResets, nodeResetLimit, unlessReset } from "../door/resets.ts";
-import type { RpcPipelineOptions } from "./active-calls.ts";
+import type { RpcPipelineOptions } from "./call.ts";
 import { type ConnectionTimes, connectionTimes, GrpcConnection } from "./grpc-connection.ts";
 import { GrpcStreams, type GrpcStreamsOptions } from "./grpc-streams.ts";
 import { createRpcHandler, type RpcHandler } from "./handler.ts";

@@ -12,8 +12,7 @@ import { overloaded, type ServiceError } from "../base/errors.ts";
 import type { Prioritized } from "../base/priority.ts";
 import { RequestContext } from "../base/request-context.ts";
 import type { CorsPolicy } from "../door/cors-policy.ts";
-import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
-import { connectError } from "./call.ts";
+import { ActiveUnaryCall, connectError, RpcPipeline, type RpcPipelineOptions } from "./call.ts";
 import { dialectOf } from "./dialects.ts";
 import { noCall } from "./faults.ts";
 import {
@@ -81,7 +80,7 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
     if (method.kind !== "unary") return streamRoute(shared, streamHandler(pipeline, method, limits));
     const binding: UnaryBinding = {
       descriptor: method.descriptor,
-      begin: (caller) => pipeline.beginUnary(method, caller),
+      begin: (caller) => pipeline.begin(new ActiveUnaryCall(method, caller, pipeline.options)),
     };
     const sheddable = neverRefused ? undefined : { service, priority };
     return unaryRoute({ ...shared, sheddable }, binding, limits);
@@ -183,6 +182,8 @@ function preflight({ headers: { origin } }: HttpExchange, cors: CorsPolicy | und
   };
 }
 
+/** Longest response message, in bytes: the default limit of gRPC clients. */
+const maxResponseBytes = 4 * 1024 * 1024;
 const over = Promise.resolve();
 const overload = connectError(overloaded);
 const unknownMethod = new ConnectError("The service has no such method.", Code.Unimplemented);

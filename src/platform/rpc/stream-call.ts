@@ -8,6 +8,7 @@ type Responses = AsyncIterable<MessageInitShape<DescMessage>>;
 
 /** Has no default deadline. That of the caller is enforced by whoever begins the call. */
 export class ActiveStream extends ActiveCall {
+  override readonly isStream = true;
   readonly #output: DescMessage;
   /** Each rejects a promise that the call waits for. */
   readonly #waiting = new Set<(reason: ConnectError) => void>();

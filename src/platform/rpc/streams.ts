@@ -12,12 +12,11 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import type { RequestContext } from "../base/request-context.ts";
-import type { RpcPipeline } from "./active-calls.ts";
-import { cancelled } from "./call.ts";
-import { dropLongTimeouts } from "./caller-timeouts.ts";
+import { type CallOrigin, cancelled, type RpcPipeline } from "./call.ts";
+import { dropLongTimeouts } from "./dialects.ts";
 import type { MessageLimits, NodeRequest, NodeResponse } from "./http-exchange.ts";
 import type { StreamingMethod } from "./service.ts";
-import type { ActiveStream } from "./stream-call.ts";
+import { ActiveStream } from "./stream-call.ts";
 
 /** Serves a request of a method, whose context there is already. */
 export type ServeStream = (request: NodeRequest, response: NodeResponse, context: RequestContext) => void;
@@ -140,11 +139,12 @@ async function* untilFault<T>(requests: AsyncIterable<T>, call: ActiveStream): A
 function beginCall(pipeline: RpcPipeline, method: StreamingMethod, context: HandlerContext): void {
   const arrival = context.values.get(arrivalKey);
   const { protocolName } = context;
-  const call = pipeline.beginStream(method, {
+  const origin: CallOrigin = {
     protocol: protocolName === "grpc" || protocolName === "grpc-web" ? protocolName : "connect",
     metadata: (name) => context.requestHeader.get(name) ?? undefined,
     context: arrival?.context,
-  });
+  };
+  const call = pipeline.begin(new ActiveStream(method, origin, pipeline.options));
   if (arrival) arrival.call = call;
   const { signal } = context;
   const stop = () =>

@@ -3,8 +3,7 @@ import { create, type DescMessage, type Message, type MessageInitShape } from "@
 import { ConnectError } from "@connectrpc/connect";
 import type { RpcProtocol } from "../base/observers.ts";
 import { deadlineExceeded } from "./call.ts";
-import { timeoutOf } from "./caller-timeouts.ts";
-import type { Dialect } from "./dialects.ts";
+import { type Dialect, timeoutOf } from "./dialects.ts";
 import { type Fault, faultOf } from "./faults.ts";
 import type { HttpExchange, MessageLimits, Receiver } from "./http-exchange.ts";
 import {
