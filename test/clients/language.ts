@@ -1,7 +1,7 @@
 /** What a language's folder gives to `npm run test:clients`: its toolchain and its checks. */
 
 import type { Program } from "../support/program.ts";
-import type { ClientServer } from "./server.ts";
+import type { ClientServer, withDrainingServer } from "./server.ts";
 
 /** The servers that a check talks to, and the documents that clients are generated from. */
 export interface World {
@@ -31,6 +31,7 @@ export interface World {
   start(command: readonly [string, ...string[]], options?: Omit<RunOptions, "timeoutSeconds">): Program;
   /** Signs a token with the server's own key, which the server itself would never issue: an expired one, or another `typ`. */
   signToken: ClientServer["signToken"];
+  readonly withDrainingServer: typeof withDrainingServer;
 }
 
 export interface RunOptions {

@@ -19,7 +19,7 @@ import { promisify } from "node:util";
 import { ROOT, say } from "../../scripts/command.ts";
 import { killAll, startProgram } from "../support/program.ts";
 import type { Check, Language, RunOptions, World } from "./language.ts";
-import { type ClientServer, startClientServer } from "./server.ts";
+import { type ClientServer, startClientServer, withDrainingServer } from "./server.ts";
 
 const CLIENTS = import.meta.dirname;
 
@@ -91,6 +91,7 @@ function createWorld(server: ClientServer, language: string): World {
     },
     start: (command, { cwd = build, env } = {}) => startProgram(command, { ...environment, ...env }, cwd),
     signToken: server.signToken,
+    withDrainingServer,
   };
 }
 

@@ -12,6 +12,7 @@ export interface ClientServer {
   readonly authUrl: string;
   readonly pushUrl: string;
   readonly grpcAddress: string;
+  readonly pid: number;
   /** The folder with the documents as the server serves them. */
   readonly documents: string;
   /**
@@ -21,7 +22,7 @@ export interface ClientServer {
   signToken(payload: JWTPayload, type: string): Promise<string>;
   /** How many requests and calls it has told to come again, by its own metrics: 503, UNAVAILABLE. */
   unavailable(): Promise<number>;
-  /** Ends it and removes its data. */
+  /** Ends it, unless it has ended, and removes its data. */
   stop(): Promise<void>;
 }
 
@@ -61,6 +62,7 @@ export async function startClientServer(): Promise<ClientServer> {
       authUrl,
       pushUrl,
       grpcAddress: `127.0.0.1:${ports.grpc}`,
+      pid: program.child.pid ?? Number.NaN,
       documents,
       signToken: (payload, typ) =>
         new SignJWT(payload).setProtectedHeader({ alg: "RS256", typ, kid: keyId }).sign(privateKey),
@@ -70,6 +72,21 @@ export async function startClientServer(): Promise<ClientServer> {
   } catch (error) {
     await stop();
     throw error;
+  }
+}
+
+/**
+ * For a program that ends a server during its calls: starts a further one, and ends it if the program has not.
+ * @param run runs the program with this in its environment
+ */
+export async function withDrainingServer(
+  run: (env: Readonly<Record<string, string>>) => Promise<unknown>,
+): Promise<void> {
+  const server = await startClientServer();
+  try {
+    await run({ GATEPOST_DRAINING_GRPC: server.grpcAddress, GATEPOST_DRAINING_PID: String(server.pid) });
+  } finally {
+    await server.stop();
   }
 }
 

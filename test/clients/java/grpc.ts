@@ -6,24 +6,28 @@ import { maven } from "./maven.ts";
 
 export const grpcCheck: Check = {
   tool: "grpc-java 1.83.0, protoc 4.36.2",
-  holds: "compiles (the program with -Xlint:all -Werror), introspects, tells the refusals apart",
+  holds:
+    "compiles (the program with -Xlint:all -Werror), introspects; refusals, keepalive, limits and drain hold",
   short: false,
   async run(world) {
     const account = await createAccount(world.authUrl);
     const active = await signIn(world.authUrl, account, "mobile-app");
     const revoked = await signIn(world.authUrl, account, "mobile-app");
     await revoke(world.authUrl, "mobile-app", revoked.access_token);
-    const { output } = await maven(world, {
-      project: "grpc",
-      goal: "test",
-      properties: { protos: world.protos },
-      environment: {
-        ACCESS_TOKEN: active.access_token,
-        ACTIVE_TOKEN: active.access_token,
-        REVOKED_TOKEN: revoked.access_token,
-        USER_ID: account.user,
-      },
+    const environment = {
+      ACCESS_TOKEN: active.access_token,
+      ACTIVE_TOKEN: active.access_token,
+      REVOKED_TOKEN: revoked.access_token,
+      USER_ID: account.user,
+    };
+    await world.withDrainingServer(async (draining) => {
+      const { output } = await maven(world, {
+        project: "grpc",
+        goal: "test",
+        properties: { protos: world.protos },
+        environment: { ...environment, ...draining },
+      });
+      assert.ok(output.includes(`active: ${account.user}\n`), output);
     });
-    assert.ok(output.includes(`active: ${account.user}\n`), output);
   },
 };

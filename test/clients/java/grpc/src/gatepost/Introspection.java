@@ -4,6 +4,8 @@ import gatepost.auth.v1.IntrospectRequest;
 import gatepost.auth.v1.IntrospectResponse;
 import gatepost.auth.v1.IntrospectionServiceGrpc;
 import gatepost.auth.v1.IntrospectionServiceGrpc.IntrospectionServiceBlockingStub;
+import io.grpc.Channel;
+import io.grpc.ClientInterceptors;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.Status;
@@ -58,26 +60,29 @@ public final class Introspection {
     }
   }
 
-  private static IntrospectRequest request(String token) {
+  static IntrospectRequest request(String token) {
     return IntrospectRequest.newBuilder().setToken(token).build();
   }
 
-  private static IntrospectionServiceBlockingStub stub(ManagedChannel channel, String secret) {
+  private static IntrospectionServiceBlockingStub stub(Channel channel, String secret) {
+    return IntrospectionServiceGrpc.newBlockingStub(withCredentials(channel, secret))
+        .withDeadlineAfter(30, TimeUnit.SECONDS);
+  }
+
+  static Channel withCredentials(Channel channel, String secret) {
     var credentials = ("internal:" + secret).getBytes(StandardCharsets.UTF_8);
     var headers = new Metadata();
     headers.put(
         Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),
         "Basic " + Base64.getEncoder().encodeToString(credentials));
-    return IntrospectionServiceGrpc.newBlockingStub(channel)
-        .withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers))
-        .withDeadlineAfter(30, TimeUnit.SECONDS);
+    return ClientInterceptors.intercept(channel, MetadataUtils.newAttachHeadersInterceptor(headers));
   }
 
-  private static String environment(String name) {
+  static String environment(String name) {
     return Objects.requireNonNull(System.getenv(name), name + " is not set");
   }
 
-  private static void expect(Object expected, Object actual) {
+  static void expect(Object expected, Object actual) {
     if (!expected.equals(actual)) throw new AssertionError("expected " + expected + ", got " + actual);
   }
 }
