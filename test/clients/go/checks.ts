@@ -9,6 +9,7 @@ import {
   openapiGeneratorVersion,
 } from "../openapi-generator.ts";
 import { checkResourceServer } from "../resource-server.ts";
+import { ghzCheck, grpcurlCheck } from "./tools.ts";
 
 const modules = readFileSync(join(import.meta.dirname, "go.mod"), "utf8");
 
@@ -28,6 +29,14 @@ async function go(world: World, ...args: string[]): Promise<void> {
 async function test(world: World, ...packages: string[]): Promise<void> {
   await go(world, "vet", ...packages);
   await go(world, "test", "-vet=off", "-count=1", ...packages);
+}
+
+/** As `test` does. */
+async function testRpc(world: World): Promise<void> {
+  await go(world, "vet", "./rpc");
+  const program = join(world.build, "bin/rpc.test");
+  await go(world, "test", "-vet=off", "-c", "-o", program, "./rpc");
+  await world.withDrainingServer((env) => world.run([program], { env }));
 }
 
 /** With the defaults, as docs/clients says: nothing but what to generate and where to. */
@@ -102,16 +111,20 @@ export const language: Language = {
     },
     {
       tool: `${pinned("google.golang.org/grpc")}, ${pinned("connectrpc.com/connect")}`,
-      holds: "introspects and watches progress over gRPC, gRPC-Web and Connect",
+      holds:
+        "introspects and watches progress over gRPC, gRPC-Web and Connect; keepalive, limits and drain hold",
       short: false,
       async run(world) {
         await generateFromProtos(world);
-        await test(world, "./gen/proto/...", "./rpc", "./introspect");
+        await test(world, "./gen/proto/...", "./introspect");
+        await testRpc(world);
         const program = join(world.build, "bin/introspect");
         await go(world, "build", "-o", program, "./introspect");
         await checkIntrospection(world, (env) => world.run([program], { env }));
       },
     },
+    grpcurlCheck,
+    ghzCheck,
     {
       tool: `${pinned("github.com/getkin/kin-openapi")}, ${pinned("github.com/pb33f/libopenapi-validator")}`,
       holds: "find the documents valid, and the traffic of a walk as well",
