@@ -44,16 +44,16 @@ async function install(world: World): Promise<void> {
   writeFileSync(stamp, "");
 }
 
-/** Holds a program and the code that it imports to mypy's strictest mode, then runs it. */
-async function walk(world: World, name: string): Promise<void> {
-  await python(world, await checkTypes(world, name));
+/** Holds programs and the code that they import to mypy's strictest mode, then runs them. */
+async function walk(world: World, ...names: string[]): Promise<void> {
+  for (const file of await checkTypes(world, ...names)) await python(world, file);
 }
 
-/** @returns the path of the program */
-async function checkTypes(world: World, name: string): Promise<string> {
-  const file = join(world.sources, `${name}.py`);
-  await tool(world, "mypy", "--strict", "--cache-dir", join(world.build, "mypy"), file);
-  return file;
+/** @returns the paths of the programs */
+async function checkTypes(world: World, ...names: string[]): Promise<string[]> {
+  const files = names.map((name) => join(world.sources, `${name}.py`));
+  await tool(world, "mypy", "--strict", "--cache-dir", join(world.build, "mypy"), ...files);
+  return files;
 }
 
 async function walkWithOpenapiPythonClient(world: World): Promise<void> {
@@ -70,8 +70,7 @@ async function walkWithOpenapiPythonClient(world: World): Promise<void> {
       ...output,
     );
   }
-  await walk(world, "walk_openapi_python_client");
-  await walk(world, "connect");
+  await walk(world, "walk_openapi_python_client", "connect");
 }
 
 async function walkWithModels(world: World): Promise<void> {
@@ -81,8 +80,7 @@ async function walkWithModels(world: World): Promise<void> {
     const options = ["--use-annotated", "--target-python-version", "3.11"];
     await tool(world, "datamodel-codegen", ...input, ...output, ...options);
   }
-  await walk(world, "walk_datamodel");
-  await walk(world, "connect_models");
+  await walk(world, "walk_datamodel", "connect_models");
 }
 
 async function walkWithOpenapiGenerator(world: World): Promise<void> {
@@ -107,8 +105,8 @@ async function walkWithGrpc(world: World): Promise<void> {
   const plugins = ["python", "grpc_python", "mypy", "mypy_grpc"].map((name) => `--${name}_out=${output}`);
   const protos = globSync("{auth,push}/v1/*.proto", { cwd: world.protos });
   await python(world, "-m", "grpc_tools.protoc", `--proto_path=${world.protos}`, ...plugins, ...protos);
-  await walk(world, "walk_grpc");
-  const program = await checkTypes(world, "introspect_token");
+  const [walk = "", program = ""] = await checkTypes(world, "walk_grpc", "introspect_token");
+  await python(world, walk);
   await checkIntrospection(world, (env) => runIn(world, ["python", program], { env }));
 }
 
