@@ -2,7 +2,8 @@
  * A primary whose workers serve HTTP, for tests that end, stop and kill them. Its settings are in the environment:
  * PORT, COUNT, SILENT_SECONDS, and DIE, an exit code with which each worker ends instead of becoming ready. A response
  * is the worker's process id; /hang gets none, /drain one after the worker was told to stop, /block keeps the worker
- * busy for ever, and /write makes it write 500 long lines. The primary writes JSON lines, "ready" when a worker listens.
+ * busy for ever, and /write makes it write 500 long lines. The primary writes JSON lines, "ready" when a worker listens;
+ * its first SIGUSR2 makes spawning fail later, by an event, its second at once, and its third makes it work again.
  */
 import cluster from "node:cluster";
 import { createServer } from "node:http";
@@ -35,6 +36,10 @@ function beginPrimary(): void {
   onSignal((signal) => {
     workers.stop(signal);
     void end(0);
+  });
+  const programs = ["/nowhere", "\0", process.execPath];
+  process.on("SIGUSR2", () => {
+    process.execPath = programs.shift() ?? "";
   });
   process.once("exit", () => workers.kill());
   workers.start();

@@ -20,10 +20,19 @@ interface WorkerOptions {
   readonly listening: (worker: WorkerProcess, report: WorkerReport) => void;
 }
 
+/** How a worker has ended. */
+interface WorkerEnd {
+  /** Its exit code, or 128 and the number of the signal that ended it; 1 if its process could not be spawned. */
+  readonly code: number;
+  /** Why its process could not be spawned. */
+  readonly err?: unknown;
+}
+
 export class WorkerProcess {
-  readonly #worker: Worker;
+  /** Undefined if Node.js could not even try. */
+  readonly #worker: Worker | undefined;
   readonly #scrapes = new Map<number, (text: string) => void>();
-  readonly #ended: Promise<number>;
+  readonly #ended: Promise<WorkerEnd>;
   #scrapeIds = 0;
   #unready: readonly Unready[] = [{ name: "process", reason: "starting" }];
   /** When it began to listen, by performance.now(); undefined if it never has. */
@@ -31,22 +40,27 @@ export class WorkerProcess {
   #unansweredLooks = 0;
 
   constructor({ env, output, prepared, listening }: WorkerOptions) {
-    this.#worker = cluster.fork(env);
+    const { promise, resolve } = Promise.withResolvers<WorkerEnd>();
+    this.#ended = promise;
+    // Why a process cannot be spawned is thrown, or emitted, and then there is no `exit`.
+    try {
+      this.#worker = cluster.fork(env);
+    } catch (err) {
+      resolve({ code: 1, err });
+      return;
+    }
+    // Of a process that runs, it is a message that could not be sent, as it ends.
+    this.#worker.on("error", (err) => this.pid === undefined && resolve({ code: 1, err }));
+    if (this.pid === undefined) return;
     const { stdout } = this.#worker.process;
     const lines = stdout ? passLines(stdout, output) : Promise.resolve();
     const closeDealt = rememberDealt(this.#worker);
-    const { promise, resolve } = Promise.withResolvers<number>();
-    this.#worker.once("exit", (code: number | null, signal: NodeJS.Signals) => {
+    this.#worker.once("exit", async (code: number | null, signal: NodeJS.Signals) => {
       closeDealt();
-      resolve(code ?? 128 + constants.signals[signal]);
-    });
-    // Its last lines are out before it counts as ended.
-    this.#ended = promise.then(async (code) => {
+      // Its last lines are out before it counts as ended.
       await lines;
-      return code;
+      resolve({ code: code ?? 128 + constants.signals[signal] });
     });
-    // What cannot be sent is a message to a process that ends.
-    this.#worker.on("error", () => undefined);
     this.#worker.on("message", (message: FromWorker) => {
       if (message.type === "prepared") prepared(this);
       else if (message.type === "metrics") this.#scrapes.get(message.id)?.(message.text);
@@ -62,11 +76,10 @@ export class WorkerProcess {
   }
 
   get pid(): number | undefined {
-    return this.#worker.process.pid;
+    return this.#worker?.process.pid;
   }
 
-  /** Resolves with its exit code, or 128 and the number of the signal that ended it. */
-  get ended(): Promise<number> {
+  get ended(): Promise<WorkerEnd> {
     return this.#ended;
   }
 
@@ -82,7 +95,7 @@ export class WorkerProcess {
   }
 
   tell(message: ToWorker): void {
-    if (this.#worker.isConnected()) this.#worker.send(message);
+    if (this.#worker?.isConnected()) this.#worker.send(message);
   }
 
   /** Asks whether it is there. @returns how many times it was asked before and has not responded */
@@ -103,7 +116,7 @@ export class WorkerProcess {
   }
 
   kill(): void {
-    this.#worker.process.kill("SIGKILL");
+    this.#worker?.process.kill("SIGKILL");
   }
 }
 

@@ -109,14 +109,14 @@ export class Workers {
     let pauseMs = firstPauseMs;
     while (!this.#stopping.signal.aborted) {
       const worker = this.#begin(place);
-      const code = await worker.ended;
+      const { code, err } = await worker.ended;
       this.#running.delete(place);
       if (this.#stopping.signal.aborted) return;
       const { listeningMs } = worker;
-      if (listeningMs === undefined && this.#hasFailed(code)) return;
+      if (listeningMs === undefined && this.#hasFailed(code, err)) return;
       if (listeningMs !== undefined && listeningMs > soundAfterMs) pauseMs = firstPauseMs;
       this.#logger.error(
-        { worker: place, exitCode: code, pauseMs },
+        { worker: place, exitCode: code, err, pauseMs },
         "A worker has ended, and is started again",
       );
       await pause(pauseMs, this.#stopping.signal);
@@ -147,11 +147,11 @@ export class Workers {
   }
 
   /** @returns whether that was the end of all */
-  #hasFailed(code: number): boolean {
+  #hasFailed(code: number, err: unknown): boolean {
     this.#failedStarts += 1;
     const isAlone = [...this.#running.values()].every(({ listeningMs }) => listeningMs === undefined);
     if (code !== this.#options.finalCode && !(isAlone && this.#failedStarts >= maxFailedStarts)) return false;
-    this.#logger.fatal({ exitCode: code }, "Workers cannot start");
+    this.#logger.fatal({ exitCode: code, err }, "Workers cannot start");
     this.#options.failed(code);
     return true;
   }

@@ -30,6 +30,7 @@ interface Line {
   readonly exitCode?: number;
   readonly pauseMs?: number;
   readonly signal?: string;
+  readonly err?: { readonly code: string };
 }
 
 const linesOf = (program: Program): Line[] =>
@@ -99,6 +100,22 @@ describe("workers", () => {
     }
     const pauses = saying(program, "A worker has ended, and is started again").map(({ pauseMs }) => pauseMs);
     expect(pauses).toEqual([100, 200, 400]);
+  });
+
+  it("one whose process cannot be spawned is started again until it can", async () => {
+    const { port: _, ...program } = await start();
+    program.child.kill("SIGUSR2");
+    process.kill(pidsOf(program)[0] ?? 0, "SIGKILL");
+    for (const code of ["ENOENT", "ERR_INVALID_ARG_VALUE"]) {
+      await waitFor(() => {
+        const ended = saying(program, "A worker has ended, and is started again");
+        expect(ended.find(({ err }) => err?.code === code)).toMatchObject({ exitCode: 1 });
+      });
+      program.child.kill("SIGUSR2");
+    }
+    await waitFor(() => expect(listened(program)).toHaveLength(3));
+    program.child.kill("SIGTERM");
+    expect(await program.ended()).toBe(0);
   });
 
   it.each([
