@@ -1,9 +1,10 @@
 /**
  * A primary whose workers serve HTTP, for tests that end, stop and kill them. Its settings are in the environment:
- * PORT, COUNT, SILENT_SECONDS, and DIE, an exit code with which each worker ends instead of becoming ready. A response
- * is the worker's process id; /hang gets none, /drain one after the worker was told to stop, /block keeps the worker
- * busy for ever, and /write makes it write 500 long lines. The primary writes JSON lines, "ready" when a worker listens;
- * its first SIGUSR2 makes spawning fail later, by an event, its second at once, and its third makes it work again.
+ * PORT, COUNT, SILENT_SECONDS, and DIE, an exit code with which each worker, or each from the DIE_FROMth start on, ends
+ * instead of becoming ready. A response is the worker's process id; /hang gets none, /drain one after the worker was
+ * told to stop, /block keeps the worker busy for ever, and /write makes it write 500 long lines. The primary writes
+ * JSON lines, "ready" when a worker listens; its first SIGUSR2 makes spawning fail later, by an event, its second at
+ * once, and its third makes it work again.
  */
 import cluster from "node:cluster";
 import { createServer } from "node:http";
@@ -12,7 +13,7 @@ import { nodeProcess } from "../../src/platform/process/lifecycle.ts";
 import { joinPrimary } from "../../src/platform/workers/worker.ts";
 import { Workers } from "../../src/platform/workers/workers.ts";
 
-const { PORT, COUNT = "2", SILENT_SECONDS, DIE } = process.env;
+const { PORT, COUNT = "2", SILENT_SECONDS, DIE, DIE_FROM = "1" } = process.env;
 const logger = createLogger({ level: "info", environment: "production" });
 
 function beginPrimary(): void {
@@ -47,7 +48,7 @@ function beginPrimary(): void {
 
 async function beginWorker(): Promise<void> {
   const primary = joinPrimary();
-  if (DIE !== undefined) process.exit(Number(DIE));
+  if (DIE !== undefined && (cluster.worker?.id ?? 0) >= Number(DIE_FROM)) process.exit(Number(DIE));
   const waiting: (() => void)[] = [];
   const server = createServer(async ({ url }, response) => {
     if (url === "/hang") return;

@@ -148,9 +148,9 @@ export class Workers {
 
   /** @returns whether that was the end of all */
   #hasFailed(code: number, err: unknown): boolean {
-    this.#failedStarts += 1;
     const isAlone = [...this.#running.values()].every(({ listeningMs }) => listeningMs === undefined);
-    if (code !== this.#options.finalCode && !(isAlone && this.#failedStarts >= maxFailedStarts)) return false;
+    this.#failedStarts = isAlone ? this.#failedStarts + 1 : 0;
+    if (code !== this.#options.finalCode && this.#failedStarts < maxFailedStarts) return false;
     this.#logger.fatal({ exitCode: code, err }, "Workers cannot start");
     this.#options.failed(code);
     return true;

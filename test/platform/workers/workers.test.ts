@@ -152,6 +152,16 @@ describe("workers", () => {
     expect(saying(program, "A worker has ended, and is started again")).toHaveLength(4);
   });
 
+  it("do not end for failed starts while one listened", async () => {
+    const { port: _, ...program } = await start({ DIE: "9", DIE_FROM: "2" }, 1);
+    const codes = () =>
+      saying(program, "A worker has ended, and is started again").map(({ exitCode }) => exitCode);
+    await waitFor(() => expect(codes().length).toBeGreaterThanOrEqual(5));
+    process.kill(pidsOf(program)[0] ?? 0, "SIGKILL");
+    expect(await program.ended()).toBe(9);
+    expect(codes().slice(codes().indexOf(137))).toEqual([137, 9, 9, 9, 9]);
+  });
+
   it("ignore signals, and stop when the primary does, each after its last response", async () => {
     const { port, ...program } = await start();
     const pids = pidsOf(program);
