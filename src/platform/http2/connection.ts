@@ -19,7 +19,7 @@ export interface RequestHead {
 }
 
 export interface ResponseFields {
-  /** The value of the first field with this name, which is in lower case. */
+  /** The value of the field with this name, which is in lower case; several are combined (RFC 9110 section 5.2). */
   get(name: string): string | undefined;
 }
 

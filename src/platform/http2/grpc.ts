@@ -90,7 +90,7 @@ function statusOf(response: PeerResponse, number: string | undefined): string {
 }
 
 function statusWith(number: string): string {
-  return (/^\d\d?$/.test(number) ? statuses[Number(number)] : undefined) ?? "UNKNOWN";
+  return (/^(?:0|[1-9]\d?)$/.test(number) ? statuses[Number(number)] : undefined) ?? "UNKNOWN";
 }
 
 /** A `grpc-message` is percent-encoded; one that is not is left as it is. */

@@ -91,10 +91,12 @@ class FieldList implements ResponseFields {
   }
 
   get(name: string): string | undefined {
+    let found: string | undefined;
     for (let index = 0; index < this.#fields.length; index += 2) {
-      if (this.#fields[index] === name) return this.#fields[index + 1];
+      const value = this.#fields[index + 1];
+      if (this.#fields[index] === name) found = found === undefined ? value : `${found}, ${value}`;
     }
-    return undefined;
+    return found;
   }
 }
 

@@ -128,7 +128,13 @@ describe("a server that plays frame by frame", () => {
   const head = (id: number, flags = 0x4, ...fields: Buffer[]) =>
     frame(type.headers, flags, id, Buffer.concat([status200, contentType, ...fields]));
   const data = (id: number, ...parts: Uint8Array[]) => frame(type.data, 0, id, Buffer.concat(parts));
-  const trailers = (id: number, number = "0") => frame(type.headers, 0x5, id, literal("grpc-status", number));
+  const trailers = (id: number, ...[status = "0", ...more]: string[]) =>
+    frame(
+      type.headers,
+      0x5,
+      id,
+      Buffer.concat([status, ...more].map((each) => literal("grpc-status", each))),
+    );
   const refusal = (id: number) => frame(type.rst, 0, id, number(code.refused));
   const message = envelope(active);
   const whole = (id: number) => [head(id), data(id, message), trailers(id)];
@@ -170,6 +176,10 @@ describe("a server that plays frame by frame", () => {
       [head(1), data(1, message), frame(type.headers, 0x5, 1, literal("x-a", "b"))],
     ],
     ["a status that is no number", /^2 UNKNOWN: /, [head(1), data(1, message), trailers(1, "zero")]],
+    ["a status with a zero before it", /^2 UNKNOWN: /, [head(1), data(1, message), trailers(1, "00")]],
+    ["two statuses", /^2 UNKNOWN: /, [head(1), data(1, message), trailers(1, "0", "16")]],
+    ["two statuses, OK last", /^2 UNKNOWN: /, [head(1), data(1, message), trailers(1, "16", "0")]],
+    ["OK twice", /^2 UNKNOWN: /, [head(1), data(1, message), trailers(1, "0", "0")]],
     ["a message and a refusal", /^7 PERMISSION_DENIED: /, [head(1), data(1, message), trailers(1, "7")]],
     [
       "success without a message",
