@@ -42,7 +42,7 @@ export class Stream implements ClientStream {
 /** The first size of a {@link StreamTable}; all are powers of two. */
 const firstSize = 128;
 
-/** The open streams by their ids, which count up by two; where two would have one slot, it grows (base/slots.ts). */
+/** The open streams by ids, which count up by two; where two would have one slot, it grows (base/deadlines.ts). */
 export class StreamTable {
   #places: (Stream | undefined)[] = empty(firstSize);
   #size = 0;

@@ -1,6 +1,6 @@
 /**
- * The binding of an OpenAPI document to Hono, and of its plainest operations to Node's own request and response. For each operation in this order:
- * context, credentials, Accept, body, credentials in it, validation, handler, response.
+ * The binding of an OpenAPI document to Hono, and of its plainest operations to Node's own request and response. For
+ * each operation in this order: context, credentials, Accept, body, credentials in it, validation, handler, response.
  */
 import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
