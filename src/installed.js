@@ -49,7 +49,7 @@ function problem() {
   }
   if (isOlderThan(engines.node)) {
     const wayOut = installedVersion("node")
-      ? "The npm scripts, such as npm start, use the one in node_modules/.bin."
+      ? "The npm scripts, such as npm start, use the one in node_modules/.bin. Or: node_modules/.bin/node src/start.js"
       : "Install it: npm ci brings one for the npm scripts, such as npm start, but npm ci --omit=dev does not.";
     return `This is Node.js ${process.versions.node}, and gatepost needs ${engines.node}. ${wayOut}`;
   }
@@ -59,7 +59,8 @@ function problem() {
 const found = problem();
 if (found !== undefined) {
   process.stderr.write(`${found}\n`);
-  process.exit(1);
+  // EX_CONFIG of sysexits.h, as after wrong settings: to start it again changes nothing.
+  process.exit(78);
 }
 // Not a named import: a Node.js without this export would fail here before the reason is printed.
 module.enableCompileCache();

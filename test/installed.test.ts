@@ -68,7 +68,7 @@ it.each([
     "Node.js is older than the installed one",
     { ...all, node: "99.1.0" },
     ">=99.1.0",
-    `This is Node.js ${process.versions.node}, and gatepost needs >=99.1.0. The npm scripts, such as npm start, use the one in node_modules/.bin.\n`,
+    `This is Node.js ${process.versions.node}, and gatepost needs >=99.1.0. The npm scripts, such as npm start, use the one in node_modules/.bin. Or: node_modules/.bin/node src/start.js\n`,
   ],
   [
     "Node.js is older, and none is installed",
@@ -76,8 +76,8 @@ it.each([
     ">=99.1.0",
     `This is Node.js ${process.versions.node}, and gatepost needs >=99.1.0. Install it: npm ci brings one for the npm scripts, such as npm start, but npm ci --omit=dev does not.\n`,
   ],
-])("prints one line: %s, and exits with 1", (_what, installed, node, stderr) => {
-  expect(startIn({ node, installed })).toEqual({ status: 1, stdout: "", stderr });
+])("prints one line: %s, and exits with 78", (_what, installed, node, stderr) => {
+  expect(startIn({ node, installed })).toEqual({ status: 78, stdout: "", stderr });
 });
 
 it("says before the tests which package `npm ci --omit=dev` has left out, and how to get it", () => {
@@ -85,7 +85,7 @@ it("says before the tests which package `npm ci --omit=dev` has left out, and ho
   const complete = { node: ">=24.9.0", installed: { ...all, vitest: "5.1.1" } };
   expect(startIn(complete, check)).toEqual({ status: 0, stdout: "", stderr: "" });
   expect(startIn({ node: ">=24.9.0", installed: all }, check)).toEqual({
-    status: 1,
+    status: 78,
     stdout: "",
     stderr:
       "The installed packages are not those of package.json: vitest is missing from node_modules, and should be 5.1.1. Run: npm ci\n",
