@@ -19,6 +19,8 @@
  * | all but DEAD    | DONE    | its notification was cancelled or has expired         | notifications/follow-chunks.ts    |
  * | DEAD            | READY   | an operator replays it                                | notifications/dead-letters.ts     |
  *
+ * A chunk of a cancelled notification is met by a take, which sets its attempt and leaves it READY until it is set aside.
+ *
  * DONE chunks are added to their notification's totals and deleted when it completes (complete-notification.ts).
  */
 export const chunkStates = ["READY", "WAITING", "PARKED", "TAKEN", "DONE", "DEAD"] as const;
