@@ -41,7 +41,8 @@ export class GrpcConnection {
     stream.on("close", () => {
       this.#open -= 1;
       if (this.#open === 0) this.#idle.refresh();
-      // Node's Map of open streams keeps later ones alive (slots.ts). The other listeners of `close` are still called.
+      // Node's Map of open streams keeps later ones alive, as Slots does not (base/deadlines.ts). The other
+      // listeners of `close` are still called.
       stream.removeAllListeners("removeListener").removeAllListeners();
     });
   }

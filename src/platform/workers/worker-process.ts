@@ -83,6 +83,11 @@ export class WorkerProcess {
     return this.#ended;
   }
 
+  /** The signal that ended it; null if none has. */
+  get signal(): NodeJS.Signals | null {
+    return this.#worker.process.signalCode;
+  }
+
   /** Milliseconds since it began to listen; undefined if it never has. */
   get listeningMs(): number | undefined {
     return this.#listeningAt === undefined ? undefined : performance.now() - this.#listeningAt;

@@ -116,7 +116,7 @@ export class Workers {
       if (listeningMs === undefined && this.#hasFailed(code, err)) return;
       if (listeningMs !== undefined && listeningMs > soundAfterMs) pauseMs = firstPauseMs;
       this.#logger.error(
-        { worker: place, exitCode: code, err, pauseMs },
+        { worker: place, workerPid: worker.pid, exitCode: code, signal: worker.signal, err, pauseMs },
         "A worker has ended, and is started again",
       );
       await pause(pauseMs, this.#stopping.signal);

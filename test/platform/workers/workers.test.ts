@@ -86,7 +86,7 @@ describe("workers", () => {
     while (!isBack) expect(await ask(port, "/", agent)).toBe(String(other));
     expect(await Promise.race(hanging)).toBe("ECONNRESET");
     const [ended] = saying(program, "A worker has ended, and is started again");
-    expect(ended).toMatchObject({ exitCode: 137, pauseMs: 100 });
+    expect(ended).toMatchObject({ workerPid: killed, exitCode: 137, signal: "SIGKILL", pauseMs: 100 });
     const successor = String(pidsOf(program)[2]);
     await waitFor(async () => expect(await ask(port)).toBe(successor));
     agent.destroy();
