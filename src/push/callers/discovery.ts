@@ -1,5 +1,12 @@
 /** Finds where an issuer publishes its keys and introspects tokens (OpenID Connect Discovery section 4). */
 import { codeOf } from "../../platform/base/error-code.ts";
+import { type ServiceError, unavailable } from "../../platform/base/errors.ts";
+
+/** An error whose log line, not whose response, says which setting and which issuer it is about. */
+export function identityProviderUnavailable(issuer: string, cause: unknown): ServiceError {
+  const logged = new Error(`IDENTITY_PROVIDER_ISSUER_URI is ${issuer}: the request failed`, { cause });
+  return unavailable("The identity provider", logged);
+}
 
 /**
  * Fetches the keys that the issuer publishes now, unchecked.

@@ -69,7 +69,10 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
         return await send(token, span);
       } catch (error) {
         outcome = error instanceof GrpcError ? error.status : "INTERNAL";
-        throw unavailable("The platform security service", error);
+        throw unavailable(
+          "The platform security service",
+          new Error(`PLATFORM_SECURITY_URL is ${origin}: the call failed`, { cause: error }),
+        );
       } finally {
         span?.set({ "rpc.response.status_code": outcome });
       }
@@ -90,13 +93,10 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
     },
     async prepare() {
       // The call connects and proves the key; no token is called "none".
-      const error = await call("none").then(
-        () => undefined,
-        (reason: unknown) => reason,
-      );
-      const cause = error instanceof Error ? error.cause : undefined;
-      if (cause instanceof GrpcError && refusals.has(cause.status))
-        throw new RefusedCredentialsError("the platform security service refuses the key", { cause });
+      await send("none", undefined).catch((cause: unknown) => {
+        if (cause instanceof GrpcError && refusals.has(cause.status))
+          throw new RefusedCredentialsError("the platform security service refuses the key", { cause });
+      });
     },
     close: () => void pool.close(),
   };

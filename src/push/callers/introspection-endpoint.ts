@@ -1,6 +1,5 @@
 /** A client of the identity provider's introspection endpoint (RFC 7662), which is found by discovery. */
-import { unavailable } from "../../platform/base/errors.ts";
-import { fetchJson, findEndpoint } from "./discovery.ts";
+import { fetchJson, findEndpoint, identityProviderUnavailable } from "./discovery.ts";
 import type { Introspection } from "./introspection-client.ts";
 
 /** Our client at the identity provider; it authenticates with HTTP Basic (RFC 6749 section 2.3.1). */
@@ -42,7 +41,7 @@ export function createIntrospectionEndpoint(
       } catch (error) {
         // It may have moved.
         if (performance.now() - foundAt > keepMs) endpoint = undefined;
-        throw unavailable("The identity provider", error);
+        throw identityProviderUnavailable(issuer, error);
       }
     },
     // Its caller waits for discovery in any case, for the key set.

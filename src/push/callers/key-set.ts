@@ -5,10 +5,9 @@
 
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
 import type { Clock } from "../../platform/base/clock.ts";
-import { unavailable } from "../../platform/base/errors.ts";
 import { rsaWeakness } from "../../platform/crypto/rsa.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import { fetchKeySet } from "./discovery.ts";
+import { fetchKeySet, identityProviderUnavailable } from "./discovery.ts";
 
 /** A public key of the issuer. */
 export interface VerificationKey {
@@ -150,7 +149,7 @@ export function createKeySet({
         await refresh();
       const found = cached?.keys.get(kid);
       if (!found && (!cached || last?.failure !== undefined)) {
-        throw unavailable("The identity provider", last?.failure);
+        throw identityProviderUnavailable(issuer, last?.failure);
       }
       return found;
     },

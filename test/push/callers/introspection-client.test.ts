@@ -22,10 +22,13 @@ const active = toBinary(
 );
 const caller = { sub: "u-1", clientId: "app" };
 
-/** What a failed call throws, with the text of its cause. */
+/** What a failed call throws: for the log the setting and the url, and the text of their cause. */
 const unavailable = (cause: RegExp) => ({
   kind: { code: "unavailable", status: 503 },
-  cause: { message: expect.stringMatching(cause) },
+  cause: {
+    message: expect.stringMatching(/^PLATFORM_SECURITY_URL is https?:\/\/[^ ]+: the call failed$/),
+    cause: { message: expect.stringMatching(cause) },
+  },
 });
 
 function clientOf(url: string, apiKey = "the key of push"): Introspection {

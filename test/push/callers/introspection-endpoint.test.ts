@@ -92,7 +92,11 @@ test.each([
   ["status 500", 500, '{"active":true}'],
 ])("an answer that decides nothing is 503: %s", async (_, status, text) => {
   issuer.introspection = { status, text };
-  await expect(ask()).rejects.toMatchObject({ kind: { code: "unavailable", status: 503 } });
+  const setting = expect.stringMatching(
+    /^IDENTITY_PROVIDER_ISSUER_URI is http:\/\/[^ ]+: the request failed$/,
+  );
+  const expected = { kind: { code: "unavailable", status: 503 }, cause: { message: setting } };
+  await expect(ask()).rejects.toMatchObject(expected);
 });
 
 test("an endpoint that closes its connections when they have served two requests fails no call", async () => {
