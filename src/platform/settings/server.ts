@@ -82,7 +82,7 @@ export const serverTable = {
     default: "8080",
   },
   GRPC_PORT: {
-    description: "The port of native gRPC over HTTP/2; 0 is any free port.",
+    description: "The port of gRPC, Connect and gRPC-Web over HTTP/2; 0 is any free port.",
     kind: listenPort,
     default: "9090",
   },
