@@ -85,7 +85,7 @@ export class WorkerProcess {
 
   /** The signal that ended it; null if none has. */
   get signal(): NodeJS.Signals | null {
-    return this.#worker.process.signalCode;
+    return this.#worker?.process.signalCode ?? null;
   }
 
   /** Milliseconds since it began to listen; undefined if it never has. */
