@@ -120,11 +120,16 @@ function isAway(thrown: unknown): boolean {
   return code === Code.Unavailable || code === Code.Aborted;
 }
 
-/** Shows the notification until it ends. @returns the last progress; undefined if the server went away */
+/**
+ * Shows the notification until it ends.
+ * @param responds called at each message of the server
+ * @returns the last progress; undefined if the server went away
+ */
 async function follow(
   http: string,
   notificationId: string,
   token: string,
+  responds: () => void,
 ): Promise<NotificationProgress | undefined> {
   const headers = { authorization: `Bearer ${token}` };
   const push = createClient<PushPaths>({ baseUrl: `${http}/api/push-orchestration` });
@@ -149,6 +154,7 @@ async function follow(
   }, lookMs);
   try {
     for await (const { progress } of delivery.watchProgress({ notificationId }, { headers })) {
+      responds();
       if (!progress) continue;
       last = progress;
       movedAt = performance.now();
@@ -185,19 +191,27 @@ async function conclude(http: string, progress: NotificationProgress, token: str
  */
 async function watch(http: string, id: string): Promise<string | undefined> {
   const own = process.env["BACKOFFICE_TOKEN"];
+  let isSaidAway = false;
+  const responds = () => {
+    isSaidAway = false;
+  };
   for (;;) {
     try {
       const token = own || (await signIn(http));
       if (token === undefined) {
         return `No access token of the back office: is the server at ${http} in development mode? Else set BACKOFFICE_TOKEN.`;
       }
-      const last = await follow(http, id, token);
+      const last = await follow(http, id, token, responds);
       if (last) await conclude(http, last, token);
       return undefined;
     } catch (thrown) {
       const { code, rawMessage } = ConnectError.from(thrown);
-      if (isAway(thrown)) say("The server does not answer. Watching goes on when it does.");
-      else if (own || code !== Code.Unauthenticated) return `${Code[code]}: ${rawMessage}`;
+      if (isAway(thrown)) {
+        if (!isSaidAway) {
+          say(`${http} does not respond; GATEPOST_URL names another server. Watching goes on when it does.`);
+        }
+        isSaidAway = true;
+      } else if (own || code !== Code.Unauthenticated) return `${Code[code]}: ${rawMessage}`;
       await setTimeout(lookMs);
     }
   }
