@@ -1061,7 +1061,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The notification has ended; it is completed, cancelled or too late. */
+        /** @description The notification has ended; `detail` says how. */
         NotificationFinished: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];

@@ -57,10 +57,10 @@ export function idempotencyKeyReused(): ServiceError {
   );
 }
 
-/** Pause, resume or cancel of a notification that has ended, or a replay for one. */
-export function notificationFinished(): ServiceError {
-  return new ServiceError(
-    PushErrorKinds.notificationFinished,
-    "This notification has ended: it is completed, cancelled or too late.",
-  );
+/**
+ * Pause, resume or cancel of a notification that has ended, or a replay for one.
+ * @param how it has ended, as a clause
+ */
+export function notificationFinished(how: string): ServiceError {
+  return new ServiceError(PushErrorKinds.notificationFinished, `This notification has ended: ${how}.`);
 }

@@ -30,7 +30,7 @@ const hasEnded = ({ state }: LockedNotification) => state === "COMPLETED" || sta
 const unlessEnded =
   (decide: (notification: LockedNotification) => Change) =>
   (notification: LockedNotification): Change => {
-    if (hasEnded(notification)) throw notificationFinished();
+    if (hasEnded(notification)) throw notificationFinished(`its state is ${notification.state}`);
     return decide(notification);
   };
 

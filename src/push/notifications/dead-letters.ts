@@ -73,8 +73,9 @@ export function createDeadLetters({ db, wakeUps, clock }: Dependencies) {
           .where(and(eq(deliveryChunks.id, id), isDead));
         const locked = found && (await lockNotification(tx, found.notificationId));
         if (!locked) throw deadLetterNotFound();
-        const hasEnded = locked.state === "CANCELLED" || locked.isRecalled || locked.expiresAt <= clock.now();
-        if (hasEnded) throw notificationFinished();
+        if (locked.isRecalled) throw notificationFinished("it was recalled");
+        if (locked.state === "CANCELLED") throw notificationFinished("its state is CANCELLED");
+        if (locked.expiresAt <= clock.now()) throw notificationFinished("it has expired");
         if ((await reopenDeadLetters(tx, [id], clock)) === 0) throw deadLetterNotFound();
       });
       wakeUps.wake("chunks");

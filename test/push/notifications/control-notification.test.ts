@@ -212,7 +212,8 @@ describe.each(backends)("control of notifications on %s", (backend) => {
       await lab.plan();
       for (const id of [cancelled, completed]) {
         const before = await progress(id);
-        await expect(lab.notifications[act](id)).rejects.toMatchObject(finished);
+        const message = `This notification has ended: its state is ${before.state}.`;
+        await expect(lab.notifications[act](id)).rejects.toMatchObject({ ...finished, message });
         expect(await progress(id)).toEqual(before);
       }
       for (const id of [unknown, "nonsense", "'; --"]) {

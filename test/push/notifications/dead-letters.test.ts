@@ -9,7 +9,10 @@ import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
 
 const notFound = { kind: { code: "dead_letter_not_found", status: 404 } };
-const finished = { kind: { code: "notification_finished", status: 409 } };
+const finished = (how: string) => ({
+  kind: { code: "notification_finished", status: 409 },
+  message: `This notification has ended: ${how}.`,
+});
 
 describe.each(backends)("dead letters on %s", (backend) => {
   let lab: Lab;
@@ -164,10 +167,10 @@ describe.each(backends)("dead letters on %s", (backend) => {
     const { id, chunk } = await oneChunk();
     await giveUp(chunk);
     lab.clock.move(ttlSeconds);
-    await expect(lab.notifications.replay(chunk)).rejects.toMatchObject(finished);
+    await expect(lab.notifications.replay(chunk)).rejects.toMatchObject(finished("it has expired"));
     lab.clock.move(-ttlSeconds);
     await lab.notifications.cancel(id);
-    await expect(lab.notifications.replay(chunk)).rejects.toMatchObject(finished);
+    await expect(lab.notifications.replay(chunk)).rejects.toMatchObject(finished("its state is CANCELLED"));
     expect(await progress(id)).toMatchObject({ state: "CANCELLED", deadLettered: 1 });
     expect(await lab.ready()).toEqual([]);
   });
