@@ -41,7 +41,8 @@ describe("the tour", () => {
       const pattern = line.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&").replaceAll("…", ".*");
       expect(lines[index]).toMatch(new RegExp(`^${pattern}$`));
     }
-    expect(stderr).toBe("");
+    // A machine that is busy may give a 503, which the tour tries again, as the lines show.
+    expect(stderr.replaceAll(/^curl: \(22\) .* 503\n/gm, "")).toBe("");
   });
 });
 
