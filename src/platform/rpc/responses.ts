@@ -97,7 +97,15 @@ export function sendStreamError(
 }
 
 function statusOf(error: ConnectError): OutgoingHttpHeaders {
-  return Object.fromEntries(setTrailerStatus(new Headers(), error));
+  const fields = Object.fromEntries(setTrailerStatus(new Headers(), error));
+  // Connect's library encodes more than gRPC has encoded, and clients of grpc-js then show the rest as it is.
+  if (error.rawMessage !== "") fields["grpc-message"] = percentEncoded(error.rawMessage);
+  return fields;
+}
+
+/** All but printable ASCII, and the percent sign (gRPC's PROTOCOL-HTTP2, Percent-Encoded). */
+function percentEncoded(text: string): string {
+  return text.replaceAll(/[^ -$&-~]+/gu, encodeURIComponent);
 }
 
 function trailersEnvelope(trailers: OutgoingHttpHeaders): Buffer {
