@@ -101,8 +101,11 @@ export abstract class ActiveCall implements RpcCall, Timed {
     this.#method = method;
     this.#protocol = origin.protocol;
     this.#options = options;
+    const { protocol, metadata } = origin;
     this.span =
-      isTracing() && options.isTraced ? beginCallSpan(this.context, { method, ...origin }) : undefined;
+      isTracing() && options.isTraced
+        ? beginCallSpan(this.context, { method, protocol, metadata })
+        : undefined;
   }
 
   /** Created at first use, because most methods do not use it. */
