@@ -70,6 +70,7 @@ const handedByNone: Readonly<Record<string, string>> = {
     "MANAGEMENT_PORT",
   ),
   ...reasonOf("the balancer, and push in the same process, connect in cleartext", "TLS_CERT", "TLS_KEY"),
+  ...reasonOf("a container has one process", "WORKERS"),
   ...reasonOf("production does not use it", "DATA_DIR"),
   ...reasonOf("the database is the file's own", "DB_PORT", "DB_SSL_CA", "DB_POOLER"),
   ...reasonOf("only the migration needs it", "DB_USER_MIGRATION", "DB_PASSWORD_MIGRATION"),

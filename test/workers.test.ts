@@ -6,16 +6,17 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, describe, expect, it, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished, test } from "vitest";
 import { IntrospectionService } from "../gen/proto/auth/v1/introspection_pb.ts";
 import { resolveServerSettings } from "../src/platform/settings/server.ts";
 import { readSettings } from "../src/services.ts";
 import { killAll, startNode } from "./support/program.ts";
 import { scrape, scrapeText, valuesOf } from "./support/scrape.ts";
 import { backends, type ServerProcess, spawnServer } from "./support/servers.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
 import { waitFor } from "./support/wait-for.ts";
 
-afterAll(killAll);
+suiteCleanup().defer(killAll);
 
 describe("WORKERS", () => {
   const resolved = (text: string) => resolveServerSettings({ WORKERS: text });
@@ -41,12 +42,11 @@ describe("WORKERS", () => {
 });
 
 describe.runIf(backends.includes("PostgreSQL"))("a server with two workers", () => {
-  const open: ServerProcess[] = [];
-  afterAll(() => Promise.all(open.map((server) => server.stop())));
+  const cleanup = suiteCleanup();
 
   async function start(env: Record<string, string> = {}): Promise<ServerProcess> {
     const server = await spawnServer("PostgreSQL", { env: { WORKERS: "2", SERVICES: "auth", ...env } });
-    open.push(server);
+    cleanup.defer(() => server.stop());
     await waitFor(() => expect(pidsOf(server)).toHaveLength(2));
     return server;
   }
@@ -160,7 +160,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a server with two workers", () 
     await once(taken, "listening");
     const address = taken.address();
     const port = String(typeof address === "object" ? address?.port : address);
-    const [{ env } = await start()] = open;
+    const { env } = await start();
     const program = startNode("src/start.js", { ...env, SERVER_PORT: port });
     expect(await program.ended()).toBe(1);
     expect(program.stdout()).toContain(`Port ${port} is in use.`);
