@@ -2,7 +2,7 @@
  * An OpenAPI 3.1 document, read and compiled: operations and validators of openapi-backend, with an Ajv for 2020-12.
  */
 import { readFileSync } from "node:fs";
-import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
+import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
 import { type Priority, priorities } from "../base/priority.ts";
@@ -82,9 +82,34 @@ export interface ContractDocument {
   readonly operations: readonly ContractOperation[];
 }
 
+/** Characters of a text, as JSON Schema counts them: a surrogate pair is one. */
+function characters(text: string): number {
+  let count = text.length;
+  for (let at = 0; at < text.length; at += 1) if ((text.codePointAt(at) ?? 0) > 0xffff) count -= 1;
+  return count;
+}
+
+/**
+ * Replacements of Ajv's own length keywords, which count the characters of every text: of a token, that is 3 % of the
+ * time of an introspection. For most texts `length` alone decides. They stand before `pattern`, as Ajv's own do.
+ */
+const lengthKeywords = [
+  {
+    ...{ keyword: "maxLength", type: "string", schemaType: "number", before: "pattern" },
+    compile: (limit: number) => (text: string) => text.length <= limit || characters(text) <= limit,
+    error: { message: ({ schema }) => `must NOT have more than ${schema} characters` },
+  },
+  {
+    ...{ keyword: "minLength", type: "string", schemaType: "number", before: "pattern" },
+    compile: (limit: number) => (text: string) => text.length >= 2 * limit || characters(text) >= limit,
+    error: { message: ({ schema }) => `must NOT have fewer than ${schema} characters` },
+  },
+] as const satisfies FuncKeywordDefinition[];
+
 /** An Ajv for OpenAPI 3.1: dialect 2020-12, formats, and OpenAPI's annotations accepted. */
 function createAjv(coerceTypes: boolean): Ajv2020 {
   const ajv = new Ajv2020({ strict: false, allErrors: true, coerceTypes });
+  for (const keyword of lengthKeywords) ajv.removeKeyword(keyword.keyword).addKeyword(keyword);
   addFormats.default(ajv);
   // The one of ajv-formats also takes a URN, which no database does.
   ajv.addFormat("uuid", /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
