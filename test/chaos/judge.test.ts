@@ -47,8 +47,7 @@ function goodRun() {
   return {
     ...{ healthy, other, unhealthy, elsewhere, newcomer, deleted, sent, account, played },
     messages: [message(healthy), message(other)],
-    lagMs: 0,
-    peak: maxPerSecond,
+    ...{ lagMs: 0, peak: maxPerSecond },
   };
 }
 type Run = ReturnType<typeof goodRun>;
@@ -96,17 +95,15 @@ describe("nothing is wrong", () => {
     [
       "where a device that came later got it too",
       (run) => {
-        run.account.planned += 1;
-        run.account.devices = [...run.account.devices, 5];
+        Object.assign(run.account, { planned: 5, devices: [1, 2, 3, 6, 5] });
         add(run, run.newcomer);
       },
     ],
     [
       "where the project lacks what a device needs, which is a dead letter",
-      (run) => {
-        run.unhealthy.isBlocked = true;
-        run.account.failed -= 1;
-        run.account.dead = new Set([run.unhealthy.id]);
+      ({ unhealthy, account }) => {
+        unhealthy.isBlocked = true;
+        Object.assign(account, { failed: 0, dead: new Set([unhealthy.id]) });
       },
     ],
     [
