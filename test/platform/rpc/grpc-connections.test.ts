@@ -103,7 +103,7 @@ describe("a client that is gone without a word", () => {
   it("stays connected while it acknowledges", async () => {
     const { port } = await start({ connections: { ...times, pingMs: 50, ackMs: 50 } });
     const { session, call } = await startSession(port);
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    for (let pings = 0; pings < 4; pings += 1) await once(session, "ping");
     await once(call(path, token("active")).resume(), "trailers");
     expect(session.closed).toBe(false);
   });
