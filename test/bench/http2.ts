@@ -34,7 +34,7 @@ for (const delayMs of [0, 50, 150]) {
   const server = await startBenchServer("./http2-server.ts", [`${port}`, `${delayMs}`], {}, listens);
   try {
     for (const client of clients) {
-      const output = await run(1, "./http2-load.ts", [client, `${port}`, `${requests}`]);
+      const output = await run(1, "http2-load.ts", [client, `${port}`, `${requests}`]);
       const { seconds, processorSeconds }: Measured = JSON.parse(output);
       const columns = [
         `${delayMs} ms`.padEnd(14),

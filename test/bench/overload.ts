@@ -14,7 +14,7 @@ import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import type { Protocol } from "./loads.ts";
 import { application, introspector, type Preparation, prepare } from "./prepare.ts";
-import { type BenchServer, measure, pinned, run, startBenchServer } from "./processes.ts";
+import { type BenchServer, measure, type Program, pinned, run, startBenchServer } from "./processes.ts";
 import { basic, ports, startProduct, warmIntrospection } from "./product.ts";
 
 const seconds = Number(process.env["BENCH_SECONDS"] ?? 8);
@@ -48,7 +48,7 @@ interface Phase {
 interface Kind {
   readonly name: string;
   /** The closed loop. */
-  readonly closed: readonly [file: string, ...args: string[]];
+  readonly closed: readonly [file: Program, ...args: string[]];
   /** The open loop, without its phases. */
   readonly open: readonly [kind: string, port: string, ...args: string[]];
   /** The protocol of a server that refuses alone, if refusing can cost so much that less than the capacity is left. */

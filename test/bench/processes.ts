@@ -35,6 +35,16 @@ function endWithUs(child: ChildProcess): void {
     if (process.listenerCount(signal) === 0) process.once(signal, () => process.exit(1));
 }
 
+/** A program of this folder that a benchmark starts. */
+export type Program =
+  | "cache-looks.ts"
+  | "http2-load.ts"
+  | "load-closed.ts"
+  | "load-flood.ts"
+  | "load-open.ts"
+  | "load-refresh.ts"
+  | "rsa-ceiling.ts";
+
 function start(core: Core, file: string, args: readonly string[], env: Record<string, string>): ChildProcess {
   const script = fileURLToPath(new URL(file, import.meta.url));
   const command = [process.execPath, script, ...args];
@@ -108,7 +118,7 @@ export interface Measured {
 }
 
 /** Runs a program to its end. @returns what it printed. Load belongs on the second core */
-export async function run(core: Core, file: string, args: readonly string[]): Promise<string> {
+export async function run(core: Core, file: Program, args: readonly string[]): Promise<string> {
   const child = start(core, file, args, {});
   let output = "";
   child.stdout?.setEncoding("utf8").on("data", (text: string) => {
@@ -120,7 +130,7 @@ export async function run(core: Core, file: string, args: readonly string[]): Pr
 }
 
 /** Runs a program that measures. Load belongs on the second core, a ceiling on the servers' first. */
-export async function measure(core: Core, file: string, args: readonly string[]): Promise<Measured> {
+export async function measure(core: Core, file: Program, args: readonly string[]): Promise<Measured> {
   const measured: Measured = JSON.parse(await run(core, file, args));
   if (measured.failure !== undefined) throw new Error(`${file}: a wrong answer: ${measured.failure}`);
   return measured;

@@ -17,7 +17,7 @@ import { median } from "./percentiles.ts";
 import { introspector, prepare } from "./prepare.ts";
 import { type Measured, measure } from "./processes.ts";
 import { processorSeconds } from "./processor-seconds.ts";
-import { basic, introspectPath } from "./product.ts";
+import { basic } from "./product.ts";
 
 const requests = Number(process.env["BENCH_REQUESTS"] ?? 100_000);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);
@@ -49,8 +49,8 @@ const preparation = await prepare(tokens, () => undefined);
 const { INTERNAL_CLIENT_ID: id = "", INTERNAL_CLIENT_SECRET: secret = "" } = preparation.env;
 
 function introspect({ origin }: ServerProcess, duration: string): Promise<Measured> {
-  const target = [new URL(origin).port, introspectPath, basic(introspector), preparation.introspections];
-  return measure("any", "load-http.ts", [...target, '"active":true', String(connections), duration]);
+  const target = ["http", new URL(origin).port, basic(introspector), preparation.introspections];
+  return measure("any", "load-closed.ts", [...target, String(connections), duration]);
 }
 
 /** Sets passwords until the signal. @returns how many; refusals, of which an overloaded server has some, do not count */
