@@ -47,6 +47,7 @@ import type { Work } from "./queue/work.ts";
 import { pushRpc } from "./rpc.ts";
 import { inbox, outbox, relayLeases } from "./schema.ts";
 import type { PushSettings } from "./settings.ts";
+import { observeStates } from "./state-gauges.ts";
 
 /** `source` of this service's events. */
 const eventSource = "/api/push-orchestration";
@@ -106,6 +107,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   );
   const events = await openPushEvents(parts, eventLog);
   const { broker } = events;
+  observeStates(db, settings.providers.names, metrics);
 
   async function handleEvent(event: CloudEvent): Promise<void> {
     const { id, type, subject, time } = event;

@@ -6,28 +6,62 @@ import type { JanitorObserver, OutboxBacklog, UnreadEvents } from "../base/obser
 /** Milliseconds that a scrape waits for the database or the broker. */
 const readingMs = 1_000;
 
+/** The samples of a gauge: labels and value of each. */
+type Samples = Iterable<readonly [labels: Readonly<Record<string, string>>, value: number]>;
+
+/** A gauge whose samples are taken from what a scrape has read. */
+interface ScrapedGauge<Reading> {
+  readonly name: string;
+  readonly help: string;
+  /** None unless given. */
+  readonly labelNames?: readonly string[];
+  samples(reading: Reading): Samples;
+}
+
+function gaugesOf<Reading>(
+  registry: Registry,
+  gauges: readonly ScrapedGauge<Reading>[],
+  read: () => Promise<Reading | undefined>,
+): void {
+  for (const { name, help, labelNames = [], samples } of gauges)
+    new Gauge({
+      name,
+      help,
+      labelNames,
+      registers: [registry],
+      async collect() {
+        const reading = await read();
+        this.reset();
+        // Without labels a reset leaves a 0.
+        if (reading === undefined) this.remove({});
+        else for (const [labels, value] of samples(reading)) this.set(labels, value);
+      },
+    });
+}
+
+/** Gauges that are read together at each scrape, once at a time; absent if that fails or takes longer than a second. */
+export function scrapedGauges(registry: Registry) {
+  return <Reading>(gauges: readonly ScrapedGauge<Reading>[], read: () => Promise<Reading>): void => {
+    const readOnce = shared(read);
+    gaugesOf(registry, gauges, () => reading(readOnce()));
+  };
+}
+
 /** Gauges of the events that wait in each service. A service whose events cannot be read is absent. */
 function waitingGauges<Waiting extends Readonly<Record<keyof Waiting, number>>>(
   registry: Registry,
   gauges: readonly { readonly name: string; readonly help: string; readonly value: keyof Waiting }[],
 ) {
   const services: { service: string; read: () => Promise<Waiting | undefined> }[] = [];
-  for (const { name, help, value } of gauges)
-    new Gauge({
-      name,
-      help,
-      labelNames: ["service"],
-      registers: [registry],
-      async collect() {
-        await Promise.all(
-          services.map(async ({ service, read }) => {
-            const waiting = await read();
-            if (waiting) this.set({ service }, waiting[value]);
-            else this.remove({ service });
-          }),
-        );
-      },
-    });
+  gaugesOf(
+    registry,
+    gauges.map(({ name, help, value }) => ({
+      ...{ name, help, labelNames: ["service"] },
+      samples: (all: readonly { service: string; waiting: Waiting | undefined }[]): Samples =>
+        all.flatMap(({ service, waiting }) => (waiting ? [[{ service }, waiting[value]]] : [])),
+    })),
+    () => Promise.all(services.map(async ({ service, read }) => ({ service, waiting: await read() }))),
+  );
   return (service: string, read: () => Promise<Waiting | undefined>): void => {
     services.push({ service, read });
   };
@@ -59,10 +93,8 @@ export function outboxMetrics(program: string, registry: Registry) {
     registers: [registry],
   });
   return (service: string, backlog: () => Promise<OutboxBacklog>): ((count: number) => void) => {
-    add(
-      service,
-      shared(() => reading(backlog())),
-    );
+    const readOnce = shared(backlog);
+    add(service, () => reading(readOnce()));
     delivered.inc({ service }, 0);
     return (count) => delivered.inc({ service }, count);
   };

@@ -9,7 +9,7 @@ import type {
   RpcObserver,
 } from "../base/observers.ts";
 import { priorities } from "../base/priority.ts";
-import { brokerMetrics, janitorMetrics, outboxMetrics } from "./background-metrics.ts";
+import { brokerMetrics, janitorMetrics, outboxMetrics, scrapedGauges } from "./background-metrics.ts";
 import { DurationHistogram, durationBuckets } from "./duration-histogram.ts";
 
 interface EventCounter<Label extends string> {
@@ -73,6 +73,7 @@ export function createMetrics(program: string, version: string) {
     outbox: outboxMetrics(program, registry),
     broker: brokerMetrics(program, registry),
     janitor: janitorMetrics(program, registry),
+    gauges: scrapedGauges(registry),
     /**
      * A counter of a service, with 0 for every combination of the known values; a second call returns the same.
      * @throws Error if it exists with other labels
