@@ -1,5 +1,4 @@
 /** A back-up brings revoked tokens back to life; `npm run revoke-all` ends them, and all others. */
-import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,16 +8,13 @@ import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { createTestDatabase, type TestDatabase } from "../support/backends.ts";
 import { readContract } from "../support/contract-check.ts";
 import { createMigratedDatabase } from "../support/migrated-database.ts";
-import { findPostgresql } from "../support/postgresql/binaries.ts";
-import { requiredPostgresUrl } from "../support/postgresql/server.ts";
+import { canBackUp, dump, restore } from "../support/postgresql/back-up.ts";
 import { killAll, startProgram } from "../support/program.ts";
 import { backends, databaseEnvironment } from "../support/servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
-const programs = findPostgresql(["pg_dump", "pg_restore"]);
-
-describe.runIf(backends.includes("PostgreSQL") && programs !== undefined)("a restored back-up", () => {
+describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a restored back-up", () => {
   const cleanup = suiteCleanup();
   cleanup.defer(killAll);
   let directory: string;
@@ -29,11 +25,6 @@ describe.runIf(backends.includes("PostgreSQL") && programs !== undefined)("a res
   let revoked: typeof kept;
 
   const apiOf = ({ base }: AuthServer) => authApi(base, readContract("auth"));
-  function postgresql(program: string, database: TestDatabase, ...args: string[]): void {
-    const url = requiredPostgresUrl();
-    url.pathname = `/${database.name}`;
-    execFileSync(join(programs ?? "", program), [`--dbname=${url}`, ...args], { stdio: "pipe" });
-  }
 
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
@@ -49,10 +40,10 @@ describe.runIf(backends.includes("PostgreSQL") && programs !== undefined)("a res
       kept = await api.newPair((await api.newIdentity()).id);
       revoked = await api.newPair((await api.newIdentity()).id);
       const file = join(directory, "gatepost.dump");
-      postgresql("pg_dump", original, "--format=custom", `--file=${file}`);
+      dump(original.name, file);
       const answer = await api.call("revokeToken", { as: mobileApp, form: { token: revoked.refresh_token } });
       expect(answer.status).toBe(200);
-      postgresql("pg_restore", restored, "--clean", "--if-exists", file);
+      restore(restored.name, file);
     } finally {
       await server.stop();
     }
