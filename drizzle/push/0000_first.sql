@@ -107,6 +107,7 @@ CREATE TABLE "push"."notifications" (
 	"completed_at" timestamp (3) with time zone,
 	"recalled_at" timestamp (3) with time zone,
 	"removal_stopped_at" timestamp (3) with time zone,
+	"held_at" timestamp (3) with time zone,
 	CONSTRAINT "notifications_state" CHECK ("push"."notifications"."state" in ('PLANNING', 'SENDING', 'PAUSED', 'COMPLETED', 'CANCELLED')),
 	CONSTRAINT "notifications_audience" CHECK (("push"."notifications"."utc_offsets" is null) <> ("push"."notifications"."user_ids" is null))
 );

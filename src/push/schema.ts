@@ -110,6 +110,8 @@ export const notifications = push.table(
     recalledAt: instant("recalled_at"),
     /** Set when so many of its devices were reported dead that their tokens are no longer removed. */
     removalStoppedAt: instant("removal_stopped_at"),
+    /** Since when it is PAUSED because the database was restored from a back-up; null once an operator has resumed it. */
+    heldAt: instant("held_at"),
   },
   (table) => [
     index("notifications_unfinished").on(table.id).where(sql`${table.completedAt} is null`),

@@ -22,7 +22,12 @@ interface Dependencies {
 }
 
 /** What is to be written; nothing: the notification stays as it is. */
-type Change = { readonly state?: NotificationState; readonly recalledAt?: Date; readonly recipients?: SQL };
+interface Change {
+  readonly state?: NotificationState;
+  readonly heldAt?: null;
+  readonly recalledAt?: Date;
+  readonly recipients?: SQL;
+}
 
 const hasEnded = ({ state }: LockedNotification) => state === "COMPLETED" || state === "CANCELLED";
 
@@ -36,7 +41,7 @@ const unlessEnded =
 
 const pause = unlessEnded(({ state }) => (state === "PAUSED" ? {} : { state: "PAUSED" }));
 const resume = unlessEnded(({ state, isPlanned }) =>
-  state === "PAUSED" ? { state: isPlanned ? "SENDING" : "PLANNING" } : {},
+  state === "PAUSED" ? { state: isPlanned ? "SENDING" : "PLANNING", heldAt: null } : {},
 );
 const cancel = unlessEnded(() => ({ state: "CANCELLED" }));
 

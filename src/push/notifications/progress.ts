@@ -90,6 +90,9 @@ const share = selection({
   remaining: computed(integer, leftWhere(sql`not (${isDead} or ${isCancelled})`)),
 });
 
+/** Condition: it is paused as the database was restored from a back-up (hold.ts). */
+export const isHeld = sql`(${n.completedAt} is null and ${n.state} = 'PAUSED' and ${n.heldAt} is not null)`;
+
 const describedFields = {
   id: n.id,
   title: n.title,
@@ -101,6 +104,7 @@ const describedFields = {
   completedAt: computed(nullable(text), isoTime(n.completedAt)),
   recalledAt: computed(nullable(text), isoTime(n.recalledAt)),
   removalStopped: computed(boolean, sql`${n.removalStoppedAt} is not null`),
+  isHeld: computed(boolean, isHeld),
   recipients: computed(integer, recipientsNow),
   breakdown: computed(
     listOf(share),
@@ -142,13 +146,17 @@ export function createProgress(db: Database) {
   };
 }
 
-function withSums({ breakdown, ...rest }: RowOf<typeof describedFields>): NotificationProgress {
+const nobodyNotice = "It has reached nobody: no live device was found for it.";
+const heldNotice =
+  "It is held, as it was unfinished in a restored back-up. Resume it, or cancel it; recall it if it had been recalled.";
+
+function withSums({ breakdown, isHeld, ...rest }: RowOf<typeof describedFields>): NotificationProgress {
   const sum = (count: keyof Counts) => breakdown.reduce((all, one) => all + one[count], 0);
   const planned = sum("planned");
   const isForNobody = rest.state === "COMPLETED" && rest.recipients === 0 && planned === 0;
   return {
     ...rest,
-    notice: isForNobody ? "It has reached nobody: no live device was found for it." : undefined,
+    notice: isHeld ? heldNotice : isForNobody ? nobodyNotice : undefined,
     planned,
     sent: sum("sent"),
     failed: sum("failed"),

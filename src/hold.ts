@@ -1,0 +1,118 @@
+/** Holds what is unfinished in a database that was restored from a back-up, until an operator decides: `npm run hold`. */
+import { parseArgs } from "node:util";
+import { runCommand } from "./command.ts";
+import { systemClock } from "./platform/base/clock.ts";
+import { ServiceError } from "./platform/base/errors.ts";
+import { WakeUps } from "./platform/base/loop.ts";
+import type { Database } from "./platform/database/database.ts";
+import { openDatabase } from "./platform/database/open.ts";
+import { resolveDatabaseSettings } from "./platform/database/settings.ts";
+import { resolveCommandSettings } from "./platform/settings/server.ts";
+import { valueOrThrow } from "./platform/settings/settings.ts";
+import { pushMigrations } from "./push/database.ts";
+import { createControl } from "./push/notifications/control-notification.ts";
+import { holdUnfinished, listHeld } from "./push/notifications/hold.ts";
+
+const usage = `npm run hold                     Holds every notification that is not finished, and lists what is held.
+                                 Run it on a restored database before the first process of push starts.
+npm run hold -- --list           Only lists what is held.
+npm run hold -- --resume <id>    Sends the rest of it. More than one: --resume <id> --resume <id>
+npm run hold -- --cancel <id>    Drops the rest of it.
+npm run hold -- --resume all     Sends the rest of all that is held; --cancel all drops it.
+
+It has the settings of a process of push. What was paused before the back-up stays paused, and is not held.
+`;
+
+const several = { type: "string", multiple: true } as const;
+const options = {
+  help: { type: "boolean" },
+  list: { type: "boolean" },
+  resume: several,
+  cancel: several,
+} as const;
+
+function readArguments() {
+  try {
+    return parseArgs({ options }).values;
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    fail(`${error.message}\n\n${usage}`);
+    return undefined;
+  }
+}
+
+function fail(reason: string): void {
+  process.stderr.write(reason);
+  process.exitCode = 1;
+}
+
+const say = (line: string) => process.stdout.write(`${line}\n`);
+
+/** Does it to each of the notifications, and goes on after one to which it cannot be done. */
+async function decide(
+  ids: readonly string[],
+  act: (id: string) => Promise<void>,
+  done: string,
+): Promise<void> {
+  for (const id of ids) {
+    try {
+      await act(id);
+      say(`${done}: ${id}`);
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      fail(`${id}: ${error.message}\n`);
+    }
+  }
+}
+
+async function list(db: Database, description: string): Promise<void> {
+  const held = await listHeld(db);
+  for (const { id, title, clientId, acceptedAt, expiresAt, sent, remaining, isPlanned } of held) {
+    const by = clientId === null ? "a test run" : `by ${clientId}`;
+    const left = isPlanned ? remaining : `${remaining} and those that are not found yet`;
+    say(`${id}  accepted ${acceptedAt}, expires ${expiresAt}`);
+    say(`  ${JSON.stringify(title)}, ${by}: ${sent} sent, remaining: ${left}`);
+  }
+  if (held.length === 0) say(`Nothing is held in ${description}.`);
+  else
+    say(
+      `Held in ${description}: ${held.length}. They wait for npm run hold -- --resume <id>, or --cancel <id>.`,
+    );
+}
+
+const wish = readArguments();
+if (wish?.help) process.stdout.write(usage);
+else if (wish) {
+  await runCommand(async () => {
+    const { environment, dataDir } = valueOrThrow(resolveCommandSettings(process.env));
+    const settings = resolveDatabaseSettings(process.env, { environment, dataDir, service: "push" });
+    const database = await openDatabase(valueOrThrow(settings), pushMigrations);
+    const { db, description } = database;
+    // A process of push has further chunks follow within half a minute.
+    const control = createControl({
+      db,
+      wakeUps: new WakeUps(),
+      follow: () => undefined,
+      clock: systemClock,
+    });
+    const named = async (ids: readonly string[] = []) =>
+      ids.includes("all") ? (await listHeld(db)).map(({ id }) => id) : ids;
+    try {
+      if (!(await database.isMigrated())) {
+        fail(
+          `The tables of push in ${description} are missing or of an earlier version. First: npm run migrate\n`,
+        );
+        return;
+      }
+      if (Object.keys(wish).length === 0) {
+        const forgotten = await holdUnfinished(db);
+        if (forgotten > 0) say(`Replays of dead letters that were under way are forgotten: ${forgotten}.`);
+      }
+      await decide(await named(wish.cancel), control.cancel, "Cancelled");
+      await decide(await named(wish.resume), control.resume, "Resumed");
+      await list(db, description);
+    } finally {
+      await database.close();
+    }
+  });
+}

@@ -1,0 +1,130 @@
+/** A back-up that was made in the middle of a send is restored: nothing is sent until an operator says so. */
+import { join } from "node:path";
+import { sql } from "drizzle-orm";
+import { beforeAll, describe, expect, test } from "vitest";
+import { openDatabase } from "../src/platform/database/open.ts";
+import { pushMigrations } from "../src/push/database.ts";
+import { operatorOf, until } from "./push/end-to-end/operator.ts";
+import { createWorld, type World } from "./push/end-to-end/world.ts";
+import { createTestDatabase, postgresSettings, type TestDatabase } from "./support/backends.ts";
+import { canBackUp, dump, restore } from "./support/postgresql/back-up.ts";
+import { startProgram } from "./support/program.ts";
+import { rows } from "./support/rows.ts";
+import { emptyOffset } from "./support/send-audience.ts";
+import { backends, databaseEnvironment } from "./support/servers.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
+
+const devices = 1_500;
+
+describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a back-up of the middle of a send", () => {
+  const cleanup = suiteCleanup();
+  let world: World;
+  let restored: TestDatabase;
+  /** All of it was unfinished in the back-up. The first one was recalled since then. */
+  let recalled: string;
+  let other: string;
+  let paused: string;
+  const keys = { before: "before-the-back-up", since: "since-the-back-up" };
+  const toNobody = { utcOffsets: [emptyOffset] };
+  const sentWith: Record<string, string> = {};
+
+  beforeAll(async () => {
+    const audience = { devices, users: 600, offsets: [0, 60] };
+    world = await createWorld("PostgreSQL", { env: { PUSH_MAX_PER_SECOND: "100" }, audience });
+    cleanup.defer(() => world.end());
+    restored = await createTestDatabase();
+    cleanup.defer(() => restored.drop());
+    const server = await world.start();
+    const operator = await operatorOf(world.address);
+    const sendWith = (key: string) => operator.send(toNobody, { "Idempotency-Key": key });
+    paused = await operator.send();
+    await operator.pause(paused);
+    sentWith["before"] = await sendWith(keys.before);
+    recalled = await operator.send({ title: "Sael" });
+    other = await operator.send({ title: "Sale" });
+    await until("both are being sent", async () => {
+      const both = await Promise.all([recalled, other].map(operator.progress));
+      return both.every(({ sent }) => sent > 0);
+    });
+    const file = join(server.env["DATA_DIR"] ?? "", "gatepost.dump");
+    dump(server.env["DB_NAME"] ?? "", file);
+    await operator.call("recallNotification", { as: operator.as, path: { id: recalled } });
+    // By this the page has an operator find out what has ended since the back-up.
+    const ended = new RegExp(`"push.notification.completed.v1","subject":"${recalled}".*"cancelled":true`);
+    await until("its end is in the log", () => ended.test(server.logs()));
+    sentWith["since"] = await sendWith(keys.since);
+    await server.kill();
+    restore(restored.name, file);
+    world.fcm.ledger.clear();
+  });
+
+  async function hold(...args: string[]): Promise<string> {
+    const program = startProgram([process.execPath, "src/hold.ts", ...args], databaseEnvironment(restored));
+    expect(await program.ended(), program.output()).toBe(0);
+    return program.stdout();
+  }
+
+  /** Waits until the processes have met all that is left of what was unfinished, and what a dead one had taken. */
+  async function allIsMet(): Promise<void> {
+    const { db, close } = await openDatabase(postgresSettings(restored), pushMigrations);
+    try {
+      await until("all chunks are parked", async () => {
+        const states = await rows<{ state: string }>(
+          db,
+          sql`select distinct state from push.delivery_chunks c where state <> 'DONE'`,
+        );
+        return states.length === 1 && states[0]?.state === "PARKED";
+      });
+    } finally {
+      await close();
+    }
+  }
+
+  test("is held by one command, listed, and resumed or cancelled; the figures are those of what was sent", async () => {
+    const listed = await hold();
+    for (const text of [recalled, other, '"Sael"', '"Sale"', "Held in ", ": 2. "])
+      expect(listed).toContain(text);
+    expect(listed).not.toContain(paused);
+
+    await world.start({ ...databaseEnvironment(restored), PUSH_MAX_PER_SECOND: "5000" });
+    const operator = await operatorOf(world.address);
+    await allIsMet();
+    expect(world.fcm.ledger.summary().messages).toBe(0);
+    const before = await operator.progress(recalled);
+    expect(before).toMatchObject({
+      state: "PAUSED",
+      recalledAt: null,
+      notice: expect.stringContaining("held"),
+    });
+    const { remaining } = await operator.progress(other);
+
+    expect(await hold("--cancel", recalled, "--resume", "all")).toContain("Nothing is held in ");
+    expect(await operator.ended(other)).toMatchObject({
+      ...{ state: "COMPLETED", planned: devices, sent: devices, remaining: 0, dropped: 0 },
+    });
+    expect(await operator.ended(recalled)).toMatchObject({
+      ...{ state: "CANCELLED", planned: devices, sent: before.sent, dropped: devices - before.sent },
+    });
+    // Of the one that was paused before nothing was sent either.
+    expect(world.fcm.ledger.summary()).toMatchObject({ messages: remaining, repeats: 0 });
+    expect(await operator.progress(paused)).toMatchObject({ state: "PAUSED" });
+    expect((await operator.progress(paused)).notice).toBeUndefined();
+
+    // What the page says of keys: those since the back-up are unknown.
+    const again = (key: string) => operator.send(toNobody, { "Idempotency-Key": key });
+    expect(await again(keys.before)).toBe(sentWith["before"]);
+    expect(await again(keys.since)).not.toBe(sentWith["since"]);
+  });
+
+  test("a word that it does not know, or an unknown id, changes nothing and is said", async () => {
+    const env = databaseEnvironment(restored);
+    const run = (...args: string[]) => startProgram([process.execPath, "src/hold.ts", ...args], env);
+    const unknown = "019a9f00-0000-7000-8000-000000000000";
+    const [help, word, id] = [run("--help"), run("--lst"), run("--resume", unknown)];
+    expect([await help.ended(), await word.ended(), await id.ended()]).toEqual([0, 1, 1]);
+    expect(help.stdout()).toContain("npm run hold -- --resume all");
+    expect(word.stderr()).toContain("Unknown option '--lst'");
+    expect(id.stderr()).toBe(`${unknown}: There is no notification with this id.\n`);
+    for (const program of [help, word]) expect(program.output()).not.toContain("in PostgreSQL");
+  });
+});
