@@ -14,7 +14,8 @@ import { emptyOffset } from "./support/send-audience.ts";
 import { backends, databaseEnvironment } from "./support/servers.ts";
 import { suiteCleanup } from "./support/suite-cleanup.ts";
 
-const devices = 1_500;
+/** So many that the first send lasts for half a minute. */
+const devices = 3_000;
 
 describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a back-up of the middle of a send", () => {
   const cleanup = suiteCleanup();
