@@ -11,7 +11,6 @@ import { databaseFailure } from "./platform/database/failure.ts";
 import { ForeignHistoryError } from "./platform/database/migrations/migrations.ts";
 import { Admission } from "./platform/door/admission.ts";
 import { corsPolicy } from "./platform/door/cors-policy.ts";
-import { httpCors } from "./platform/http/cors.ts";
 import { startManagement } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
@@ -160,7 +159,6 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
   const app = new Hono({ router: new TrieRouter() });
   const apis = [...services, ...builtIn];
   const cors = corsPolicy(origins, [...apis.map(({ document }) => apiHeaders(document)), rpcHeaders]);
-  if (cors.origins.length > 0) app.use(httpCors(cors, logger));
   for (const api of apis) {
     app.route("/", createApiReference(api.document, logger));
     app.route("/", api.http.app);
@@ -172,7 +170,6 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
     services: services.flatMap((service) => service.rpc),
     logger,
     observer: metrics.rpc,
-    cors,
     draining: stopping,
   };
   const routes = [...apis.flatMap((api) => api.http.routes), ...doorRoutes(createRpcHandler(rpc))];

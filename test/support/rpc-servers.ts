@@ -4,7 +4,7 @@ import { createServer, type Server } from "node:http";
 import { createServer as createHttp2Server, type Http2Server } from "node:http2";
 import { type Logger, pino } from "pino";
 import type { RpcObserver } from "../../src/platform/base/observers.ts";
-import { setCorsHeaders } from "../../src/platform/door/cors-policy.ts";
+import { applyCors, type CorsPolicy } from "../../src/platform/door/cors-policy.ts";
 import { HttpResponse } from "../../src/platform/door/responses.ts";
 import { withoutQuery } from "../../src/platform/door/targets.ts";
 import { createGrpcServer, type GrpcServer } from "../../src/platform/rpc/grpc-server.ts";
@@ -45,7 +45,9 @@ export interface RpcServers extends Recorder {
 }
 
 /** Serves the test services, or those of the options, on all three. */
-export async function startRpcServers(options: Partial<RpcHandlerOptions> = {}): Promise<RpcServers> {
+export async function startRpcServers(
+  options: Partial<RpcHandlerOptions> & { readonly cors?: CorsPolicy } = {},
+): Promise<RpcServers> {
   const record = recorder();
   const { services: samples, seen } = testServices();
   const { services = samples } = options;
@@ -57,8 +59,8 @@ export async function startRpcServers(options: Partial<RpcHandlerOptions> = {}):
     handler.routes.find(({ path }) => path === withoutQuery(url)) ?? handler.unknown;
   const http1 = createServer({ ServerResponse: HttpResponse }, (request, response) => {
     // As the door does.
-    if (options.cors) setCorsHeaders(request, response, options.cors);
-    void routeOf(request.url).handle(request, response);
+    if (!options.cors || !applyCors(request, response, options.cors))
+      void routeOf(request.url).handle(request, response);
   });
   const http2 = createHttp2Server();
   http2.on("stream", (stream, headers) => void routeOf(headers[":path"]).handleStream(stream, headers));

@@ -73,7 +73,7 @@ export async function startSheddableServers({
     validateResponses: true,
   });
   const cors = corsPolicy([origin], []);
-  const rpc = { services: [introspection], logger, observer: metrics.rpc, cors };
+  const rpc = { services: [introspection], logger, observer: metrics.rpc };
   const routes = [...operations, ...doorRoutes(createRpcHandler(rpc))];
   admission.register(routes.flatMap(({ sheddable }) => sheddable ?? []));
   const http = createHttpServer({ logger, tls });

@@ -6,6 +6,11 @@ import { readTraceparent, type Span, type SpanAttributes, startSpan } from "./tr
 /** 1 to 128 visible ASCII characters. */
 const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 
+/** The caller's own id; a new one unless it matches the pattern. */
+export function requestIdOf(sent?: string | string[] | null): string {
+  return typeof sent === "string" && requestIdPattern.test(sent) ? sent : randomUUID();
+}
+
 export class RequestContext {
   /** Returned as `X-Request-Id` and written in every log line of this request. */
   readonly requestId: string;
@@ -14,12 +19,10 @@ export class RequestContext {
   #span: Span | undefined;
   #log: Logger | undefined;
 
-  /**
-   * @param requestId as sent; a new one unless it matches the pattern @param traceparent as sent; dropped if not valid
-   */
+  /** @param requestId as sent @param traceparent as sent; dropped if not valid */
   constructor(logger: Logger, requestId?: string | null, traceparent?: string | null) {
     this.#logger = logger;
-    this.requestId = requestId && requestIdPattern.test(requestId) ? requestId : randomUUID();
+    this.requestId = requestIdOf(requestId);
     this.#caller = traceparent && readTraceparent(traceparent) ? traceparent : undefined;
   }
 

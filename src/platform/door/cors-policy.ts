@@ -1,13 +1,13 @@
 /** What pages of other origins may do (CORS, Fetch standard), on the HTTP APIs and the RPC protocols. */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { requestIdOf } from "../base/request-context.ts";
+import { type NodeRequest, type NodeResponse, sendResponse } from "./responses.ts";
 
 export interface ApiHeaders {
   readonly requestHeaders: readonly string[];
   readonly responseHeaders: readonly string[];
 }
 
-/** The policy of every path for pages of these origins. An RPC path states its own methods. */
+/** The policy of every path for pages of these origins. */
 export type CorsPolicy = ReturnType<typeof corsPolicy>;
 
 /** The policy of a whole port: headers of every API, and of these. */
@@ -28,17 +28,26 @@ export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders
   };
 }
 
-/** Sets the headers that let the page of a permitted origin read a response, whatever it is. */
-export function setCorsHeaders(
-  request: IncomingMessage | Http2ServerRequest,
-  response: ServerResponse | Http2ServerResponse,
+/**
+ * Sets the headers that let the page of a permitted origin read a response, whatever it is; one with a Vary of its own
+ * names Origin there. @returns true if the request is a preflight, which has its response now
+ */
+export function applyCors(
+  { method, headers: { origin, "x-request-id": id } }: NodeRequest,
+  response: NodeResponse,
   cors: CorsPolicy,
-): void {
+): boolean {
   response.setHeader("vary", "Origin");
-  const origin = request.headers.origin;
-  if (origin === undefined || !cors.origins.includes(origin)) return;
+  if (origin === undefined || !cors.origins.includes(origin)) return false;
   response.setHeader("access-control-allow-origin", origin);
   response.setHeader("access-control-expose-headers", cors.exposedHeaders.join(","));
+  if (method !== "OPTIONS") return false;
+  response.setHeader("access-control-allow-methods", cors.methods.join(","));
+  response.setHeader("access-control-allow-headers", cors.allowedHeaders.join(","));
+  response.setHeader("access-control-max-age", cors.maxAgeSeconds);
+  const headers = { "X-Request-Id": requestIdOf(id) };
+  sendResponse(response, { status: 204, headers, content: undefined });
+  return true;
 }
 
 /** Each header once, whatever its case, in its first spelling. */

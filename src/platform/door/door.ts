@@ -4,7 +4,7 @@ import type { ServerHttp2Stream } from "node:http2";
 import { withTimeout } from "../base/deadlines.ts";
 import type { Prioritized } from "../base/priority.ts";
 import type { Admission } from "./admission.ts";
-import { type CorsPolicy, setCorsHeaders } from "./cors-policy.ts";
+import { applyCors, type CorsPolicy } from "./cors-policy.ts";
 import { HttpResponse, type NodeRequest, type NodeResponse, onceResponding } from "./responses.ts";
 import { normalize, templatedSegments, templateTest, withoutQuery } from "./targets.ts";
 
@@ -33,7 +33,7 @@ export interface Route {
 
 interface DoorOptions {
   readonly routes?: readonly Route[];
-  /** Whose headers are set before every response. */
+  /** Whose headers are set before every response, and by which preflights get theirs. */
   readonly cors?: CorsPolicy | undefined;
   /** Absent: no request is refused. */
   readonly admission?: Admission | undefined;
@@ -60,7 +60,7 @@ export function createDoor({ routes = [], cors, admission, serve, fail }: DoorOp
 
     /** Refuses the request, or lets it in, now or soon; never if its client has gone by then. */
     enter(route: Route | undefined, request: NodeRequest, response: NodeResponse): void {
-      if (policy) setCorsHeaders(request, response, policy);
+      if (policy && applyCors(request, response, policy)) return;
       const sheddable = admission && route?.sheddable;
       if (!sheddable) {
         void begin(route, request, response);

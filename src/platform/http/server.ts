@@ -48,7 +48,7 @@ export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
   /** What serves requests beside `fetch`, or says of those that it serves when they may be refused. */
   readonly routes?: readonly Route[];
-  /** For pages of other origins; `fetch` sees to it by itself. */
+  /** For pages of other origins; absent: for none. */
   readonly cors?: CorsPolicy | undefined;
   /** Absent: no request is refused while too many arrive. */
   readonly admission?: Admission | undefined;

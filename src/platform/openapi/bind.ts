@@ -85,7 +85,7 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
       app.on(method, route, async (c: NodeContext) =>
         fetchResponse(await respond(c.env.incoming, () => c.req.url)),
       );
-      const isDirect = operation.bodyTypes && !hasUrlParameters(operation) && !declaresVary(operation);
+      const isDirect = operation.bodyTypes && !hasUrlParameters(operation);
       const sheddable = sheddableOf(binding, operation);
       routes.push({ method, path, sheddable, ...(isDirect && { direct: directHandler(respond) }) });
     }
@@ -162,13 +162,6 @@ export function optionsOf({ requestId }: RequestContext, allow: readonly string[
     status: 204,
     headers: { Allow: allow.join(", "), "X-Request-Id": requestId },
   });
-}
-
-/** CORS has a Vary of its own. Hono's middleware adds it to that of the operation. */
-function declaresVary({ responses }: ContractOperation): boolean {
-  return Object.values(responses).some(({ headers = {} }) =>
-    Object.keys(headers).some((name) => /^vary$/i.test(name)),
-  );
 }
 
 /** Responds to a request of one operation. @param url the whole URL, for operations with parameters in it */

@@ -130,7 +130,7 @@ export function indexPage(
   title: string,
   apis: ApiLinks | { readonly services: readonly ApiLinks[] },
 ): MakePage {
-  const varying = { Vary: "Accept" };
+  const varying = { Vary: "Accept, Origin" };
   const list = "services" in apis ? apis.services : [apis];
   const html = toPage(Buffer.from(indexHtml(title, list)), { ...pageHeaders, ...varying });
   const json = toPage(Buffer.from(JSON.stringify(apis)), { "Content-Type": jsonType, ...varying });
@@ -150,7 +150,8 @@ function documentPage(
   return ({ origin }) => {
     const url = origin === undefined ? serverUrl : `${origin}${basePath}`;
     const served = text().replace(spelled(serverUrl), () => spelled(url));
-    return toPage(Buffer.from(served), { "Content-Type": contentType, Vary: "Host, X-Forwarded-Proto" });
+    const varying = { Vary: "Host, X-Forwarded-Proto, Origin" };
+    return toPage(Buffer.from(served), { "Content-Type": contentType, ...varying });
   };
 }
 

@@ -11,7 +11,6 @@ import type { Logger } from "pino";
 import { overloaded, type ServiceError } from "../base/errors.ts";
 import type { Prioritized } from "../base/priority.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { CorsPolicy } from "../door/cors-policy.ts";
 import { ActiveUnaryCall, connectError, RpcPipeline, type RpcPipelineOptions } from "./call.ts";
 import { dialectOf } from "./dialects.ts";
 import { noCall } from "./faults.ts";
@@ -50,8 +49,6 @@ export interface RpcHandlerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];
   /** Longest request message in bytes, before and after decompression; 65,536 unless given. */
   readonly maxMessageBytes?: number;
-  /** What preflight responses permit; the door sets the headers of all responses. Absent: nothing. */
-  readonly cors?: CorsPolicy | undefined;
   /** Aborted when the server begins to shut down, as by `drain`. */
   readonly draining?: AbortSignal | undefined;
   /** For health and reflection. */
@@ -69,14 +66,14 @@ export interface RpcHandler {
 }
 
 export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
-  const { logger, cors, services, draining, maxMessageBytes = 65_536, neverRefused = false } = options;
+  const { logger, services, draining, maxMessageBytes = 65_536, neverRefused = false } = options;
   const pipeline = new RpcPipeline(options);
   draining?.addEventListener("abort", () => pipeline.drain(), { once: true });
   const limits = { request: maxMessageBytes, response: maxResponseBytes };
 
   function routeOf({ descriptor, priority }: RpcService, method: RpcMethod): RpcRoute {
     const service = descriptor.typeName;
-    const shared = { path: `/${service}/${method.descriptor.name}`, logger, cors };
+    const shared = { path: `/${service}/${method.descriptor.name}`, logger };
     if (method.kind !== "unary") return streamRoute(shared, streamHandler(pipeline, method, limits));
     const binding: UnaryBinding = {
       descriptor: method.descriptor,
@@ -90,7 +87,7 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
     for (const protocol of ["connect", "grpc", "grpc-web"] as const) pipeline.serves(service, protocol);
   return {
     routes: services.flatMap((service) => service.methods.map((method) => routeOf(service, method))),
-    unknown: unknownRoute({ path: "", logger, cors }),
+    unknown: unknownRoute({ path: "", logger }),
     drain: () => pipeline.drain(),
     stopAll: () => pipeline.stopAll(),
   };
@@ -99,19 +96,18 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
 interface RouteOptions {
   readonly path: string;
   readonly logger: Logger;
-  readonly cors?: CorsPolicy | undefined;
   readonly sheddable?: Prioritized | undefined;
 }
 
 /** Responds to a POST. @param node Node's own request and response, for connect-node */
 type Respond = (exchange: HttpExchange, node: () => [NodeRequest, NodeResponse]) => Promise<void>;
 
-function routeBy(respond: Respond, { path, sheddable, logger, cors }: RouteOptions): RpcRoute {
+function routeBy(respond: Respond, { path, sheddable, logger }: RouteOptions): RpcRoute {
   const handle: Respond = (exchange, node) => {
     if (exchange.method === "POST") return respond(exchange, node);
     const headers = { "x-request-id": contextOf(logger, exchange).requestId };
     if (exchange.method !== "OPTIONS") exchange.send(noCall.wrongVerb, { ...headers, allow: "POST" });
-    else exchange.send(204, { ...headers, allow: "OPTIONS, POST", ...preflight(exchange, cors) });
+    else exchange.send(204, { ...headers, allow: "OPTIONS, POST" });
     return over;
   };
   return {
@@ -171,15 +167,6 @@ function respondWith(logger: Logger, exchange: HttpExchange, error: ConnectError
   else if (/^application\/connect\+(proto|json)$/.test(contentType))
     sendStreamError(exchange, contentType, headers, error);
   else sendJsonError(exchange, httpStatus, headers, error);
-}
-
-function preflight({ headers: { origin } }: HttpExchange, cors: CorsPolicy | undefined) {
-  if (!cors || typeof origin !== "string" || !cors.origins.includes(origin)) return undefined;
-  return {
-    "access-control-allow-methods": "POST",
-    "access-control-allow-headers": cors.allowedHeaders.join(","),
-    "access-control-max-age": `${cors.maxAgeSeconds}`,
-  };
 }
 
 /** Longest response message, in bytes: the default limit of gRPC clients. */

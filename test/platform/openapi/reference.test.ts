@@ -138,7 +138,7 @@ describe("the document", () => {
     );
     const [head = "", body] = answer.split("\r\n\r\n");
     if (head.startsWith("HTTP/1.1 400")) return expect(host).toMatch(/["{']/);
-    expect(head).toMatch(/^vary: Host, X-Forwarded-Proto$/im);
+    expect(head).toMatch(/^vary: Host, X-Forwarded-Proto, Origin$/im);
     expect(body).toBe(movedTo(origin));
   });
 });
@@ -181,13 +181,13 @@ describe("the index", () => {
     const accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     const response = await get(path, { headers: { accept } });
     expect(response.headers.get("content-type")).toBe("text/html; charset=utf-8");
-    expect(response.headers.get("vary")).toBe("Accept");
+    expect(response.headers.get("vary")).toBe("Accept, Origin");
     const html = await response.text();
     for (const link of paths) expect(html).toContain(`<a href="${link}">`);
     const other = await get(path, {
       headers: { accept, "if-none-match": response.headers.get("etag") ?? "" },
     });
-    expect([other.status, other.headers.get("vary")]).toEqual([304, "Accept"]);
+    expect([other.status, other.headers.get("vary")]).toEqual([304, "Accept, Origin"]);
   });
 
   it("shows a title as text, whatever is in it", async () => {
