@@ -22,7 +22,6 @@ import { createLifecycle, type Lifecycle, type ReadinessHandle } from "./platfor
 import { becomeReady, followDatabase, prepareBroker } from "./platform/process/readiness.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import { createRpcHandler } from "./platform/rpc/handler.ts";
-import { doorRoutes } from "./platform/rpc/routes.ts";
 import { rpcHeaders } from "./platform/rpc/service.ts";
 import { SettingsError } from "./platform/settings/settings.ts";
 import type { Primary } from "./platform/workers/worker.ts";
@@ -172,7 +171,7 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
     observer: metrics.rpc,
     draining: stopping,
   };
-  const routes = [...apis.flatMap((api) => api.http.routes), ...doorRoutes(createRpcHandler(rpc))];
+  const routes = [...apis.flatMap((api) => api.http.routes), ...createRpcHandler(rpc).routes];
   admission.register(routes.flatMap(({ sheddable }) => sheddable ?? []));
   http.serve({ fetch: app.fetch, routes, cors, admission });
   grpc.serve(rpc.services);

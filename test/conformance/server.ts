@@ -34,10 +34,10 @@ import {
 } from "@connectrpc/connect-node";
 import { pino } from "pino";
 import * as v from "valibot";
+import { HttpResponse, type NodeRequest, type NodeResponse } from "../../src/platform/door/responses.ts";
 import { listening } from "../../src/platform/http/server.ts";
 import { deadlineExceeded } from "../../src/platform/rpc/call.ts";
 import { createRpcHandler, type RpcRoute, unaryRoute } from "../../src/platform/rpc/handler.ts";
-import type { NodeRequest, NodeResponse } from "../../src/platform/rpc/http-exchange.ts";
 import type { Fields, UnaryBinding, UnaryCall, UnaryCaller } from "../../src/platform/rpc/unary-call.ts";
 import { loadTypes, messageOf, methodsOf } from "./protos.ts";
 import { planFor } from "./service.ts";
@@ -121,7 +121,7 @@ function unaryRoutes(registry: FileRegistry): Map<string, RpcRoute> {
     if (descriptor.name === "Unimplemented") continue;
     const binding: UnaryBinding = { descriptor, begin: (caller) => new Call(binding, caller) };
     const path = `/${descriptor.parent.typeName}/${descriptor.name}`;
-    routes.set(path, unaryRoute({ path, logger }, binding, limits));
+    routes.set(path, unaryRoute(path, binding, limits));
   }
   return routes;
 }
@@ -194,15 +194,19 @@ function handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders) {
  * TLS without its alert, just as a request is on the way ("unexpected EOF").
  */
 const http1Options = { keepAliveTimeout: 600_000 };
+const ServerResponse = HttpResponse;
 
 function createServer() {
   const { serverCreds } = asked;
   if (asked.useTls && serverCreds) {
     const [cert, key] = [serverCreds.cert, serverCreds.key].map((text) => Buffer.from(text, "base64"));
-    return createSecureServer({ cert, key, allowHTTP1: true, ...http1Options }, handle);
+    return createSecureServer(
+      { cert, key, allowHTTP1: true, Http1ServerResponse: ServerResponse, ...http1Options },
+      handle,
+    );
   }
   return asked.httpVersion === http1
-    ? createHttp1Server(http1Options, handle)
+    ? createHttp1Server({ ...http1Options, ServerResponse }, handle)
     : createHttp2Server().on("stream", handleStream);
 }
 

@@ -9,7 +9,6 @@ import { bindContract } from "../../src/platform/openapi/bind.ts";
 import { loadContract } from "../../src/platform/openapi/document.ts";
 import { createGrpcServer } from "../../src/platform/rpc/grpc-server.ts";
 import { createRpcHandler } from "../../src/platform/rpc/handler.ts";
-import { doorRoutes } from "../../src/platform/rpc/routes.ts";
 import { implement } from "../../src/platform/rpc/service.ts";
 import { captureLog } from "./captured-log.ts";
 import { type SampleOperations, sampleHandlers, sampleSecurity, sampleTexts } from "./sample-api.ts";
@@ -74,7 +73,7 @@ export async function startSheddableServers({
   });
   const cors = corsPolicy([origin], []);
   const rpc = { services: [introspection], logger, observer: metrics.rpc };
-  const routes = [...operations, ...doorRoutes(createRpcHandler(rpc))];
+  const routes = [...operations, ...createRpcHandler(rpc).routes];
   admission.register(routes.flatMap(({ sheddable }) => sheddable ?? []));
   const http = createHttpServer({ logger, tls });
   http.serve({ fetch: app.fetch, routes, cors, admission });

@@ -1,39 +1,24 @@
 /** Connect, gRPC and gRPC-Web over node:http and node:http2: a route for each method of the services. */
-import {
-  Http2ServerRequest,
-  Http2ServerResponse,
-  type IncomingHttpHeaders,
-  type ServerHttp2Stream,
-} from "node:http2";
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
-import type { Logger } from "pino";
 import { overloaded, type ServiceError } from "../base/errors.ts";
 import type { Prioritized } from "../base/priority.ts";
-import { RequestContext } from "../base/request-context.ts";
+import { RequestContext, requestIdOf } from "../base/request-context.ts";
+import type { Route } from "../door/door.ts";
+import type { NodeRequest, NodeResponse } from "../door/responses.ts";
 import { ActiveUnaryCall, connectError, RpcPipeline, type RpcPipelineOptions } from "./call.ts";
 import { dialectOf } from "./dialects.ts";
 import { noCall } from "./faults.ts";
-import {
-  exchangeOf,
-  Http2Exchange,
-  type HttpExchange,
-  type MessageLimits,
-  type NodeRequest,
-  type NodeResponse,
-} from "./http-exchange.ts";
-import { sendJsonError, sendStreamError, sendTrailersOnly } from "./responses.ts";
+import { exchangeOf, Http2Exchange, type HttpExchange } from "./http-exchange.ts";
+import type { MessageLimits } from "./messages.ts";
+import { sendError, sendJsonError } from "./responses.ts";
 import type { RpcMethod, RpcService } from "./service.ts";
-import { type ServeStream, streamHandler } from "./streams.ts";
+import { streamHandler } from "./streams.ts";
 import { serveUnary } from "./unary.ts";
 import type { UnaryBinding } from "./unary-call.ts";
 
-/** The path of a method, in both forms in which its requests come. It serves every HTTP method. */
-export interface RpcRoute {
-  /** `/package.Service/Method` */
-  readonly path: string;
-  /** Undefined if its requests are never refused. */
-  readonly sheddable: Prioritized | undefined;
+/** A method, for every HTTP method that is sent to its path, or all other paths of a service. */
+export interface RpcRoute extends Route {
   /**
    * HTTP/1.1, or HTTP/2 behind Node's compatibility objects. Always responds, or ends the connection; never throws.
    * @returns a promise that is pending while the work for the request goes on, even if its caller has gone
@@ -56,6 +41,7 @@ export interface RpcHandlerOptions extends RpcPipelineOptions {
 }
 
 export interface RpcHandler {
+  /** One for each method, and one for the other paths of each service. */
   readonly routes: readonly RpcRoute[];
   /** For any other path: UNIMPLEMENTED to a caller of one of the protocols, otherwise 404. */
   readonly unknown: RpcRoute;
@@ -70,109 +56,89 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
   const pipeline = new RpcPipeline(options);
   draining?.addEventListener("abort", () => pipeline.drain(), { once: true });
   const limits = { request: maxMessageBytes, response: maxResponseBytes };
+  const unknown = routeBy("", async (exchange) => respondWith(exchange, unknownMethod, noCall.unknownPath));
 
   function routeOf({ descriptor, priority }: RpcService, method: RpcMethod): RpcRoute {
     const service = descriptor.typeName;
-    const shared = { path: `/${service}/${method.descriptor.name}`, logger };
-    if (method.kind !== "unary") return streamRoute(shared, streamHandler(pipeline, method, limits));
+    const path = `/${service}/${method.descriptor.name}`;
+    if (method.kind !== "unary") {
+      const serve = streamHandler(pipeline, method, limits);
+      return routeBy(path, (exchange) => {
+        const { "x-request-id": id, traceparent } = exchange.headers;
+        const [request, response] = exchange.node();
+        serve(request, response, new RequestContext(logger, textOf(id), textOf(traceparent)));
+        return new Promise((resolve) => response.once("close", resolve));
+      });
+    }
     const binding: UnaryBinding = {
       descriptor: method.descriptor,
       begin: (caller) => pipeline.begin(new ActiveUnaryCall(method, caller, pipeline.options)),
     };
-    const sheddable = neverRefused ? undefined : { service, priority };
-    return unaryRoute({ ...shared, sheddable }, binding, limits);
+    return unaryRoute(path, binding, limits, neverRefused ? undefined : { service, priority });
   }
 
   for (const service of services)
     for (const protocol of ["connect", "grpc", "grpc-web"] as const) pipeline.serves(service, protocol);
   return {
-    routes: services.flatMap((service) => service.methods.map((method) => routeOf(service, method))),
-    unknown: unknownRoute({ path: "", logger }),
+    routes: services.flatMap((service) => [
+      ...service.methods.map((method) => routeOf(service, method)),
+      { ...unknown, path: `/${service.descriptor.typeName}/{method}` },
+    ]),
+    unknown,
     drain: () => pipeline.drain(),
     stopAll: () => pipeline.stopAll(),
   };
 }
 
-interface RouteOptions {
-  readonly path: string;
-  readonly logger: Logger;
-  readonly sheddable?: Prioritized | undefined;
-}
+/** Responds to a POST. */
+type Respond = (exchange: HttpExchange) => Promise<void>;
 
-/** Responds to a POST. @param node Node's own request and response, for connect-node */
-type Respond = (exchange: HttpExchange, node: () => [NodeRequest, NodeResponse]) => Promise<void>;
-
-function routeBy(respond: Respond, { path, sheddable, logger }: RouteOptions): RpcRoute {
-  const handle: Respond = (exchange, node) => {
-    if (exchange.method === "POST") return respond(exchange, node);
-    const headers = { "x-request-id": contextOf(logger, exchange).requestId };
+function routeBy(path: string, respond: Respond, sheddable?: Prioritized): RpcRoute {
+  const handle: Respond = (exchange) => {
+    if (exchange.method === "POST") return respond(exchange);
+    const headers = { "x-request-id": requestIdOf(exchange.headers["x-request-id"]) };
     if (exchange.method !== "OPTIONS") exchange.send(noCall.wrongVerb, { ...headers, allow: "POST" });
     else exchange.send(204, { ...headers, allow: "OPTIONS, POST" });
     return over;
   };
+  const refuse: RpcRoute["refuse"] = (exchange, reason = overloaded) =>
+    respondWith(exchange, connectError(reason), reason.kind.status);
   return {
+    method: undefined,
     path,
-    sheddable,
-    handle: (request, response) => handle(exchangeOf(request, response), () => [request, response]),
-    handleStream: (stream, headers) =>
-      handle(new Http2Exchange(stream, headers), () => [
-        new Http2ServerRequest(stream, headers, {}, []),
-        new Http2ServerResponse(stream),
-      ]),
-    refuse(exchange, reason) {
-      const error = reason ? connectError(reason) : overload;
-      respondWith(logger, exchange, error, (reason ?? overloaded).kind.status);
-    },
+    sheddable: sheddable && { ...sheddable, refuse: (_request, response) => refuse(exchangeOf(response)) },
+    handle: (_request, response) => handle(exchangeOf(response)),
+    handleStream: (stream, headers) => handle(new Http2Exchange(stream, headers)),
+    refuse,
   };
 }
 
-export function unaryRoute(options: RouteOptions, binding: UnaryBinding, limits: MessageLimits): RpcRoute {
-  return routeBy((exchange) => {
-    const dialect = dialectOf(textOf(exchange.headers["content-type"]));
+export function unaryRoute(
+  path: string,
+  binding: UnaryBinding,
+  limits: MessageLimits,
+  sheddable?: Prioritized,
+): RpcRoute {
+  const respond: Respond = (exchange) => {
+    const dialect = dialectOf(exchange.headers["content-type"]);
     if (dialect) return serveUnary(binding, dialect, exchange, limits);
-    const headers = { "x-request-id": contextOf(options.logger, exchange).requestId };
-    sendJsonError(exchange, noCall.otherContentType, headers, otherContentType);
+    respondWith(exchange, otherContentType, noCall.otherContentType);
     return over;
-  }, options);
-}
-
-function streamRoute(options: RouteOptions, serve: ServeStream): RpcRoute {
-  return routeBy((exchange, node) => {
-    const [request, response] = node();
-    serve(request, response, contextOf(options.logger, exchange));
-    return new Promise((resolve) => response.once("close", resolve));
-  }, options);
-}
-
-/** For paths of no method. */
-function unknownRoute(options: RouteOptions): RpcRoute {
-  return routeBy((exchange) => {
-    respondWith(options.logger, exchange, unknownMethod, noCall.unknownPath);
-    return over;
-  }, options);
-}
-
-function contextOf(logger: Logger, { headers }: HttpExchange): RequestContext {
-  const { "x-request-id": id, traceparent } = headers;
-  return new RequestContext(logger, textOf(id), textOf(traceparent));
+  };
+  return routeBy(path, respond, sheddable);
 }
 
 /** Responds without a call: in the caller's protocol, or with the HTTP status. */
-function respondWith(logger: Logger, exchange: HttpExchange, error: ConnectError, httpStatus: number): void {
-  const contentType = textOf(exchange.headers["content-type"])?.toLowerCase() ?? "";
-  const dialect = dialectOf(contentType);
-  const headers = { "x-request-id": contextOf(logger, exchange).requestId };
-  if (dialect?.protocol === "connect") sendJsonError(exchange, codeToHttpStatus(error.code), headers, error);
-  else if (dialect) sendTrailersOnly(exchange, dialect, headers, error);
-  else if (/^application\/connect\+(proto|json)$/.test(contentType))
-    sendStreamError(exchange, contentType, headers, error);
-  else sendJsonError(exchange, httpStatus, headers, error);
+function respondWith(exchange: HttpExchange, error: ConnectError, httpStatus: number): void {
+  const dialect = dialectOf(exchange.headers["content-type"]);
+  const responseHeaders = { "x-request-id": requestIdOf(exchange.headers["x-request-id"]) };
+  if (dialect) sendError(exchange, dialect, { responseHeaders }, error);
+  else sendJsonError(exchange, httpStatus, responseHeaders, error);
 }
 
 /** Longest response message, in bytes: the default limit of gRPC clients. */
 const maxResponseBytes = 4 * 1024 * 1024;
 const over = Promise.resolve();
-const overload = connectError(overloaded);
 const unknownMethod = new ConnectError("The service has no such method.", Code.Unimplemented);
 const otherContentType = new ConnectError(
   "The content type has to be application/proto or application/json (Connect), application/grpc (gRPC), or application/grpc-web (gRPC-Web).",

@@ -1,21 +1,13 @@
 /** A request and its response on node:http or node:http2, as unary calls need them: one body in, one out. */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type {
+import type { IncomingMessage } from "node:http";
+import {
   Http2ServerRequest,
   Http2ServerResponse,
-  OutgoingHttpHeaders,
-  ServerHttp2Stream,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
 } from "node:http2";
-
-/** Node's own requests and responses, of HTTP/1.1 and of HTTP/2. */
-export type NodeRequest = IncomingMessage | Http2ServerRequest;
-export type NodeResponse = ServerResponse | Http2ServerResponse;
-
-/** Bytes of messages, before and after decompression. */
-export interface MessageLimits {
-  readonly request: number;
-  readonly response: number;
-}
+import type { HttpResponse, NodeRequest, NodeResponse } from "../door/responses.ts";
 
 /** Takes the body of a request. */
 export interface Receiver {
@@ -28,19 +20,21 @@ export interface Receiver {
 
 export interface HttpExchange {
   readonly method: string | undefined;
-  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly headers: IncomingHttpHeaders;
   /** Call it once. A body that nobody receives is discarded when the response is sent. */
   read(receiver: Receiver): void;
   /** Sends the response; no effect if the caller has gone. @throws if a field is not valid: then `destroy` it */
   send(status: number, headers: OutgoingHttpHeaders, body?: Buffer, trailers?: OutgoingHttpHeaders): void;
   destroy(): void;
+  /** Node's own objects, for connect-node: call nothing else then. */
+  node(): [NodeRequest, NodeResponse];
 }
 
 class Http1Exchange implements HttpExchange {
   readonly #request: IncomingMessage;
-  readonly #response: ServerResponse;
+  readonly #response: HttpResponse;
 
-  constructor(response: ServerResponse) {
+  constructor(response: HttpResponse) {
     this.#request = response.req;
     this.#response = response;
   }
@@ -49,7 +43,7 @@ class Http1Exchange implements HttpExchange {
     return this.#request.method;
   }
 
-  get headers(): NodeJS.Dict<string | string[]> {
+  get headers(): IncomingHttpHeaders {
     return this.#request.headers;
   }
 
@@ -77,6 +71,10 @@ class Http1Exchange implements HttpExchange {
   destroy(): void {
     this.#response.destroy();
   }
+
+  node(): [NodeRequest, NodeResponse] {
+    return [this.#request, this.#response];
+  }
 }
 
 const withTrailers = { waitForTrailers: true };
@@ -85,18 +83,14 @@ const withoutBody = { endStream: true };
 function ignore(): void {}
 
 export class Http2Exchange implements HttpExchange {
-  readonly headers: NodeJS.Dict<string | string[]>;
+  readonly headers: IncomingHttpHeaders;
   readonly #stream: ServerHttp2Stream;
   readonly #response: Http2ServerResponse | undefined;
   /** Let go when the stream closes: Node's Map of open streams keeps later ones alive. */
   #receiver: Receiver | undefined;
 
   /** @param response Node's compatibility object, if there is one: it has headers by now, and sends the trailers */
-  constructor(
-    stream: ServerHttp2Stream,
-    headers: NodeJS.Dict<string | string[]>,
-    response?: Http2ServerResponse,
-  ) {
+  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, response?: Http2ServerResponse) {
     this.headers = headers;
     this.#stream = stream;
     this.#response = response;
@@ -105,8 +99,7 @@ export class Http2Exchange implements HttpExchange {
   }
 
   get method(): string | undefined {
-    const method = this.headers[":method"];
-    return typeof method === "string" ? method : undefined;
+    return this.headers[":method"];
   }
 
   read(receiver: Receiver): void {
@@ -143,11 +136,18 @@ export class Http2Exchange implements HttpExchange {
   destroy(): void {
     this.#stream.destroy();
   }
+
+  node(): [NodeRequest, NodeResponse] {
+    const response = this.#response;
+    if (response) return [response.req, response];
+    const stream = this.#stream;
+    return [new Http2ServerRequest(stream, this.headers, {}, []), new Http2ServerResponse(stream)];
+  }
 }
 
 /** Over HTTP/2 it is that of the stream, with the fields that the response has by now. */
-export function exchangeOf(request: NodeRequest, response: NodeResponse): HttpExchange {
+export function exchangeOf(response: NodeResponse): HttpExchange {
   return "stream" in response
-    ? new Http2Exchange(response.stream, request.headers, response)
+    ? new Http2Exchange(response.stream, response.req.headers, response)
     : new Http1Exchange(response);
 }

@@ -12,6 +12,12 @@ import { codeOf } from "../base/error-code.ts";
 import type { Dialect } from "./dialects.ts";
 import { faultOf } from "./faults.ts";
 
+/** Bytes of messages, before and after decompression. */
+export interface MessageLimits {
+  readonly request: number;
+  readonly response: number;
+}
+
 /** Bytes of flags and length before a message of gRPC. */
 const prefixBytes = 5;
 const isCompressed = 1;

@@ -1,7 +1,7 @@
 /** The responses of RPC as each protocol writes them. */
 import type { OutgoingHttpHeaders } from "node:http2";
 import type { ConnectError } from "@connectrpc/connect";
-import { codeToHttpStatus, codeToString, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import type { Dialect } from "./dialects.ts";
 import type { HttpExchange } from "./http-exchange.ts";
@@ -12,8 +12,6 @@ type Metadata = Pick<UnaryCall, "responseHeaders" | "responseTrailers">;
 
 /** Flag of the envelope with the trailers of gRPC-Web. */
 const trailersFlag = 0x80;
-/** Flag of the last envelope of a stream of Connect. */
-const endFlag = 2;
 
 const ok: OutgoingHttpHeaders = { "grpc-status": "0" };
 const okEnvelope = trailersEnvelope(ok);
@@ -43,29 +41,16 @@ export function sendError(
   accepted?: string,
 ): void {
   const headers = { ...responseHeaders, ...(accepted && { [dialect.acceptEncodingHeader]: accepted }) };
-  if (dialect.protocol === "grpc") {
-    sendTrailersOnly(exchange, dialect, { ...headers, ...responseTrailers }, error);
-  } else if (dialect.protocol === "grpc-web") {
-    const end = trailersEnvelope({ ...responseTrailers, ...statusOf(error) });
-    exchange.send(200, { "content-type": dialect.contentType, ...headers }, end);
-  } else {
-    sendJsonError(
-      exchange,
-      codeToHttpStatus(error.code),
-      { ...headers, ...asHeaders(responseTrailers) },
-      error,
-    );
+  if (dialect.protocol === "connect") {
+    const fields = { ...headers, ...asHeaders(responseTrailers) };
+    sendJsonError(exchange, codeToHttpStatus(error.code), fields, error);
+    return;
   }
-}
-
-/** An error of gRPC or gRPC-Web as headers alone, which are headers and trailers at once. */
-export function sendTrailersOnly(
-  exchange: HttpExchange,
-  { contentType }: Dialect,
-  headers: Fields,
-  error: ConnectError,
-): void {
-  exchange.send(200, { "content-type": contentType, ...headers, ...statusOf(error) });
+  const fields = { "content-type": dialect.contentType, ...headers };
+  const trailers = { ...responseTrailers, ...statusOf(error) };
+  // Headers alone are headers and trailers at once. Pages could not read those.
+  if (dialect.protocol === "grpc") exchange.send(200, { ...fields, ...trailers });
+  else exchange.send(200, fields, trailersEnvelope(trailers));
 }
 
 /** The form of an error of a unary call of Connect, and of all that is no call of any protocol. */
@@ -78,22 +63,6 @@ export function sendJsonError(
   const body = Buffer.from(errorToJsonBytes(error, undefined));
   const fields = { "content-type": "application/json", ...headers, ...Object.fromEntries(error.metadata) };
   exchange.send(status, fields, body);
-}
-
-/** An error of a stream of Connect that has sent nothing else. */
-export function sendStreamError(
-  exchange: HttpExchange,
-  contentType: string,
-  headers: Fields,
-  error: ConnectError,
-): void {
-  const end = { error: { code: codeToString(error.code), message: error.rawMessage } };
-  const body = envelope(endFlag, Buffer.from(JSON.stringify(end)));
-  exchange.send(
-    200,
-    { "content-type": contentType, ...headers, ...Object.fromEntries(error.metadata) },
-    body,
-  );
 }
 
 function statusOf(error: ConnectError): OutgoingHttpHeaders {

@@ -12,9 +12,10 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import type { RequestContext } from "../base/request-context.ts";
+import type { NodeRequest, NodeResponse } from "../door/responses.ts";
 import { type CallOrigin, cancelled, type RpcPipeline } from "./call.ts";
 import { dropLongTimeouts } from "./dialects.ts";
-import type { MessageLimits, NodeRequest, NodeResponse } from "./http-exchange.ts";
+import type { MessageLimits } from "./messages.ts";
 import type { StreamingMethod } from "./service.ts";
 import { ActiveStream } from "./stream-call.ts";
 

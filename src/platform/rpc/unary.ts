@@ -5,12 +5,13 @@ import type { RpcProtocol } from "../base/observers.ts";
 import { deadlineExceeded } from "./call.ts";
 import { type Dialect, timeoutOf } from "./dialects.ts";
 import { type Fault, faultOf } from "./faults.ts";
-import type { HttpExchange, MessageLimits, Receiver } from "./http-exchange.ts";
+import type { HttpExchange, Receiver } from "./http-exchange.ts";
 import {
   acceptedEncodings,
   type Encoding,
   encodingOf,
   longestBody,
+  type MessageLimits,
   readMessage,
   tooLong,
   writeMessage,

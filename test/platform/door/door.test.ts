@@ -4,7 +4,6 @@ import { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { createDoor, type Route } from "../../../src/platform/door/door.ts";
 import { createRpcHandler } from "../../../src/platform/rpc/handler.ts";
-import { doorRoutes } from "../../../src/platform/rpc/routes.ts";
 import { recorder } from "../../support/rpc-servers.ts";
 import { testServices } from "../../support/rpc-services.ts";
 
@@ -54,7 +53,7 @@ describe("a request", () => {
 });
 
 describe("a path over RPC", () => {
-  const match = matcher(doorRoutes(createRpcHandler({ ...testServices(), ...recorder() })));
+  const match = matcher(createRpcHandler({ ...testServices(), ...recorder() }).routes);
   it.each([
     ["/auth.v1.IntrospectionService/Introspect", true],
     ["/auth.v1.IntrospectionService/Introspect?encoding=json", true],

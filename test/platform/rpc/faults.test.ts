@@ -9,6 +9,7 @@ import { Code } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { IntrospectRequestSchema } from "../../../gen/proto/auth/v1/introspection_pb.ts";
+import { HttpResponse } from "../../../src/platform/door/responses.ts";
 import { withoutQuery } from "../../../src/platform/door/targets.ts";
 import { createRpcHandler } from "../../../src/platform/rpc/handler.ts";
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
@@ -26,7 +27,13 @@ const core = createHttp2Server().on("stream", (stream, headers) => {
   void route.handleStream(stream, headers);
 });
 const ways: [string, Server][] = [
-  ["node:http", createServer((request, response) => void routeOf(request.url).handle(request, response))],
+  [
+    "node:http",
+    createServer(
+      { ServerResponse: HttpResponse },
+      (request, response) => void routeOf(request.url).handle(request, response),
+    ),
+  ],
   ["node:http2, by its streams", core],
   [
     "node:http2, behind its compatibility objects",

@@ -11,6 +11,7 @@ import {
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
 import { beforeAll, describe, expect, it } from "vitest";
+import { HttpResponse } from "../../../src/platform/door/responses.ts";
 import { dialectOf } from "../../../src/platform/rpc/dialects.ts";
 import { exchangeOf, Http2Exchange, type HttpExchange } from "../../../src/platform/rpc/http-exchange.ts";
 import { serveUnary } from "../../../src/platform/rpc/unary.ts";
@@ -44,7 +45,9 @@ function serve(exchange: HttpExchange): void {
   if (dialect) void serveUnary(binding, dialect, exchange, { request: 1000, response: 1000 });
 }
 
-const http1 = createServer((request, response) => serve(exchangeOf(request, response)));
+const http1 = createServer({ ServerResponse: HttpResponse }, (_request, response) =>
+  serve(exchangeOf(response)),
+);
 const http2 = createHttp2Server().on("stream", (stream, headers) =>
   serve(new Http2Exchange(stream, headers)),
 );
