@@ -1,6 +1,5 @@
 /** A proto service and its implementation, bound once for every protocol; call.ts runs around each method. */
 import type {
-  DescMessage,
   DescMethod,
   DescMethodBiDiStreaming,
   DescMethodServerStreaming,
@@ -28,29 +27,16 @@ export interface RpcCall {
   readonly signal: AbortSignal;
 }
 
-type Unary<I extends DescMessage, O extends DescMessage> = (
-  request: MessageShape<I>,
-  call: RpcCall,
-) => Promise<MessageInitShape<O>>;
-
-type ServerStreaming<I extends DescMessage, O extends DescMessage> = (
-  request: MessageShape<I>,
-  call: RpcCall,
-) => AsyncIterable<MessageInitShape<O>>;
-
-type BidiStreaming<I extends DescMessage, O extends DescMessage> = (
-  requests: AsyncIterable<MessageShape<I>>,
-  call: RpcCall,
-) => AsyncIterable<MessageInitShape<O>>;
+type Method<Request, Response> = (request: Request, call: RpcCall) => Response;
 
 /** Client streaming is not supported: such a method has the type `never`, so no implementation compiles. */
 type MethodImplementation<M extends DescMethod> =
   M extends DescMethodUnary<infer I, infer O>
-    ? Unary<I, O>
+    ? Method<MessageShape<I>, Promise<MessageInitShape<O>>>
     : M extends DescMethodServerStreaming<infer I, infer O>
-      ? ServerStreaming<I, O>
+      ? Method<MessageShape<I>, AsyncIterable<MessageInitShape<O>>>
       : M extends DescMethodBiDiStreaming<infer I, infer O>
-        ? BidiStreaming<I, O>
+        ? Method<AsyncIterable<MessageShape<I>>, AsyncIterable<MessageInitShape<O>>>
         : never;
 
 /** One function for each method of the service; a missing one does not compile. */
@@ -58,25 +44,14 @@ export type RpcImplementation<Service extends DescService> = {
   readonly [Name in keyof Service["method"]]: MethodImplementation<Service["method"][Name]>;
 };
 
-export interface UnaryMethod {
-  readonly kind: "unary";
-  readonly descriptor: DescMethodUnary;
-  readonly run: Unary<DescMessage, DescMessage>;
+interface BoundMethod<M extends DescMethod> {
+  readonly kind: M["methodKind"];
+  readonly descriptor: M;
+  readonly run: MethodImplementation<M>;
 }
 
-interface ServerStreamingMethod {
-  readonly kind: "server_streaming";
-  readonly descriptor: DescMethodServerStreaming;
-  readonly run: ServerStreaming<DescMessage, DescMessage>;
-}
-
-interface BidiStreamingMethod {
-  readonly kind: "bidi_streaming";
-  readonly descriptor: DescMethodBiDiStreaming;
-  readonly run: BidiStreaming<DescMessage, DescMessage>;
-}
-
-export type StreamingMethod = ServerStreamingMethod | BidiStreamingMethod;
+export type UnaryMethod = BoundMethod<DescMethodUnary>;
+export type StreamingMethod = BoundMethod<DescMethodServerStreaming> | BoundMethod<DescMethodBiDiStreaming>;
 export type RpcMethod = UnaryMethod | StreamingMethod;
 
 /** A service with its implementation, for the servers. Opaque to other code. */
@@ -104,24 +79,15 @@ function bindMethod(descriptor: DescMethod, implementation: object): RpcMethod {
   const found: unknown = Reflect.get(implementation, descriptor.localName);
   if (typeof found !== "function") throw new TypeError(`${descriptor.toString()} has no implementation`);
   // The method's own types are lost here. The signature of implement() has checked them.
-  if (isUnary(descriptor)) return { kind: "unary", descriptor, run: found.bind(implementation) };
-  if (isServerStreaming(descriptor)) {
-    return { kind: "server_streaming", descriptor, run: found.bind(implementation) };
-  }
-  if (isBidiStreaming(descriptor)) {
-    return { kind: "bidi_streaming", descriptor, run: found.bind(implementation) };
-  }
+  const run = found.bind(implementation);
+  if (isOf<DescMethodUnary>("unary", descriptor)) return { kind: "unary", descriptor, run };
+  if (isOf<DescMethodServerStreaming>("server_streaming", descriptor))
+    return { kind: "server_streaming", descriptor, run };
+  if (isOf<DescMethodBiDiStreaming>("bidi_streaming", descriptor))
+    return { kind: "bidi_streaming", descriptor, run };
   throw new TypeError(`${descriptor.toString()} is client streaming, which is not served`);
 }
 
-function isUnary(method: DescMethod): method is DescMethodUnary {
-  return method.methodKind === "unary";
-}
-
-function isServerStreaming(method: DescMethod): method is DescMethodServerStreaming {
-  return method.methodKind === "server_streaming";
-}
-
-function isBidiStreaming(method: DescMethod): method is DescMethodBiDiStreaming {
-  return method.methodKind === "bidi_streaming";
+function isOf<M extends DescMethod>(kind: M["methodKind"], method: DescMethod): method is M {
+  return method.methodKind === kind;
 }
