@@ -36,9 +36,10 @@ import { pino } from "pino";
 import * as v from "valibot";
 import { HttpResponse, type NodeRequest, type NodeResponse } from "../../src/platform/door/responses.ts";
 import { listening } from "../../src/platform/http/server.ts";
-import { deadlineExceeded } from "../../src/platform/rpc/call.ts";
+import { deadlineExceeded } from "../../src/platform/rpc/faults.ts";
 import { createRpcHandler, type RpcRoute, unaryRoute } from "../../src/platform/rpc/handler.ts";
-import type { Fields, UnaryBinding, UnaryCall, UnaryCaller } from "../../src/platform/rpc/unary-call.ts";
+import type { Fields } from "../../src/platform/rpc/messages.ts";
+import type { UnaryBinding, UnaryCall, UnaryCaller } from "../../src/platform/rpc/unary.ts";
 import { loadTypes, messageOf, methodsOf } from "./protos.ts";
 import { planFor } from "./service.ts";
 

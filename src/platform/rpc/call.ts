@@ -8,13 +8,13 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
 import { Deadlines, type Timed } from "../base/deadlines.ts";
-import { asServiceError, ErrorKinds, type ServiceError } from "../base/errors.ts";
+import { asServiceError, ErrorKinds } from "../base/errors.ts";
 import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
-import { beginCallSpan, endCallSpan } from "./call-span.ts";
+import { cancelled, connectError, deadlineExceeded, shuttingDown } from "./faults.ts";
 import type { RpcCall, RpcService, UnaryMethod } from "./service.ts";
-import type { UnaryCall, UnaryCaller } from "./unary-call.ts";
+import type { UnaryCall, UnaryCaller } from "./unary.ts";
 
 export interface CallOrigin {
   readonly protocol: RpcProtocol;
@@ -32,22 +32,14 @@ export interface RpcPipelineOptions {
   readonly isTraced?: boolean;
 }
 
-/** What the calls of a server have in common. */
-export interface CallOptions extends Required<RpcPipelineOptions> {
-  /** Called once for each call, when it has ended. */
-  readonly ended: (call: ActiveCall) => void;
-}
-
 /** The active calls of a server. */
 export class RpcPipeline {
-  /** For the calls that are begun here. */
-  readonly options: CallOptions;
+  readonly options: Required<RpcPipelineOptions>;
   readonly #active = new Deadlines<ActiveCall>(10);
   #isDraining = false;
 
   constructor({ logger, observer, defaultDeadlineMs = 10_000, isTraced = true }: RpcPipelineOptions) {
-    const ended = (call: ActiveCall) => this.#active.release(call.slot, call);
-    this.options = { logger, observer, defaultDeadlineMs, isTraced, ended };
+    this.options = { logger, observer, defaultDeadlineMs, isTraced };
   }
 
   serves({ descriptor, methods }: RpcService, protocol: RpcProtocol): void {
@@ -61,6 +53,11 @@ export class RpcPipeline {
     call.slot = this.#active.take(call);
     if (this.#isDraining && call.isStream) call.stop(shuttingDown);
     return call;
+  }
+
+  /** Called once for each call that has begun. */
+  ended(call: ActiveCall): void {
+    this.#active.release(call.slot, call);
   }
 
   /** Ends streams, present and future, which would not end by themselves, and lets the others finish. */
@@ -84,7 +81,7 @@ export abstract class ActiveCall implements RpcCall, Timed {
   readonly #startedAt = performance.now();
   readonly #method: DescMethod;
   readonly #protocol: RpcProtocol;
-  readonly #options: CallOptions;
+  readonly #pipeline: RpcPipeline;
   protected readonly span: Span | undefined;
   abstract readonly isStream: boolean;
   #finished = false;
@@ -92,20 +89,16 @@ export abstract class ActiveCall implements RpcCall, Timed {
   #failure: ConnectError | undefined;
   #controller: AbortController | undefined;
 
-  constructor(method: DescMethod, origin: CallOrigin, timeoutMs: number, options: CallOptions) {
-    this.metadata = origin.metadata;
-    this.context =
-      origin.context ??
-      new RequestContext(options.logger, origin.metadata("x-request-id"), origin.metadata("traceparent"));
+  constructor(method: DescMethod, origin: CallOrigin, timeoutMs: number, pipeline: RpcPipeline) {
+    const { protocol, metadata, context } = origin;
+    const { logger, isTraced } = pipeline.options;
+    this.metadata = metadata;
+    this.context = context ?? new RequestContext(logger, metadata("x-request-id"), metadata("traceparent"));
     this.deadline = this.#startedAt + timeoutMs;
     this.#method = method;
-    this.#protocol = origin.protocol;
-    this.#options = options;
-    const { protocol, metadata } = origin;
-    this.span =
-      isTracing() && options.isTraced
-        ? beginCallSpan(this.context, { method, protocol, metadata })
-        : undefined;
+    this.#protocol = protocol;
+    this.#pipeline = pipeline;
+    this.span = isTracing() && isTraced ? beginSpan(this.context, method, origin) : undefined;
   }
 
   /** Created at first use, because most methods do not use it. */
@@ -168,12 +161,12 @@ export abstract class ActiveCall implements RpcCall, Timed {
   #finish(failure?: Code): void {
     if (this.#finished) return;
     this.#finished = true;
-    const { logger, observer, ended } = this.#options;
-    ended(this);
+    const { logger, observer } = this.#pipeline.options;
+    this.#pipeline.ended(this);
     const { service, operation } = this.#operation();
     const protocol = this.#protocol;
     const code = failure === undefined ? "ok" : codeToString(failure);
-    if (this.span) endCallSpan(this.span, protocol, code);
+    if (this.span) endSpan(this.span, protocol, code);
     const durationMs = performance.now() - this.#startedAt;
     observer.completed({ service, method: operation, protocol, code, seconds: durationMs / 1000 });
     if (logger.isLevelEnabled("debug")) {
@@ -198,8 +191,8 @@ export class ActiveUnaryCall extends ActiveCall implements UnaryCall {
   readonly #method: UnaryMethod;
   readonly #caller: UnaryCaller;
 
-  constructor(method: UnaryMethod, caller: UnaryCaller, options: CallOptions) {
-    super(method.descriptor, caller, caller.timeoutMs ?? options.defaultDeadlineMs, options);
+  constructor(method: UnaryMethod, caller: UnaryCaller, pipeline: RpcPipeline) {
+    super(method.descriptor, caller, caller.timeoutMs ?? pipeline.options.defaultDeadlineMs, pipeline);
     this.responseHeaders = { "x-request-id": this.context.requestId };
     this.#method = method;
     this.#caller = caller;
@@ -220,20 +213,22 @@ export class ActiveUnaryCall extends ActiveCall implements UnaryCall {
   }
 }
 
-export function connectError({ message, kind, retryAfterSeconds: wait }: ServiceError): ConnectError {
-  // Half a surrogate pair cannot be percent-encoded: as a status message it would break the response.
-  const detail = message.toWellFormed();
-  return new ConnectError(detail, Code[kind.grpc], wait === undefined ? {} : { "retry-after": `${wait}` });
+/** Begins the span of a call, by OpenTelemetry's conventions for gRPC and for Connect. */
+function beginSpan(context: RequestContext, method: DescMethod, { protocol, metadata }: CallOrigin) {
+  const name = `${method.parent.typeName}/${method.name}`;
+  const system = protocol === "connect" ? "connectrpc" : "grpc";
+  return context.begin(name, { "rpc.system.name": system, "rpc.method": name }, metadata("tracestate"));
 }
 
-export function deadlineExceeded(): ConnectError {
-  return new ConnectError("The deadline has passed.", Code.DeadlineExceeded);
-}
+/** Statuses that are the server's failures; the others are the caller's. */
+const failures: ReadonlySet<string> = new Set([
+  ...["unknown", "deadline_exceeded", "unimplemented", "internal", "unavailable", "data_loss"],
+]);
 
-export function cancelled(): ConnectError {
-  return new ConnectError("The call was cancelled.", Code.Canceled);
-}
-
-function shuttingDown(): ConnectError {
-  return new ConnectError("The server is shutting down.", Code.Unavailable);
+/** @param code `ok`, or the status in the spelling of Connect */
+function endSpan(span: Span, protocol: RpcProtocol, code: string): void {
+  const status = protocol === "connect" ? code : code.toUpperCase().replace("CANCELED", "CANCELLED");
+  // Connect has no word for success.
+  if (status !== "ok") span.set({ "rpc.response.status_code": status });
+  span.end(failures.has(code) ? status : undefined);
 }

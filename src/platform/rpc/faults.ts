@@ -1,53 +1,50 @@
-/** What callers do wrong by their protocol, and the status of each. */
+/** The errors of calls that are no method's own: what callers do wrong by their protocol, and calls that are ended. */
 import { Code, ConnectError } from "@connectrpc/connect";
+import type { ServiceError } from "../base/errors.ts";
 import type { RpcProtocol } from "../base/observers.ts";
 
-interface Status {
-  /** gRPC-Web has the statuses of gRPC. */
-  readonly grpc: Code;
-  readonly connect: Code;
-  readonly message: string;
-}
-
-const both = (code: Code, message: string): Status => ({ grpc: code, connect: code, message });
-
-/** The faults of a call. They are logged and counted like any other error of it. */
+/** Logged and counted like any other error of a call. */
 const faults = {
-  malformed: both(Code.Internal, "The request message cannot be decoded."),
-  malformedJson: both(Code.InvalidArgument, "The request message cannot be decoded"),
-  malformedEnvelope: both(
-    Code.Internal,
-    "The request is not one whole message with its prefix of five bytes.",
-  ),
-  noMessage: both(Code.Unimplemented, "The method takes one message, and the request has none."),
-  twoMessages: both(Code.Unimplemented, "The method takes one message, and the request has more."),
-  tooLong: both(Code.ResourceExhausted, "The request message is longer than the permitted"),
-  responseTooLong: both(Code.ResourceExhausted, "The response message is longer than the permitted"),
-  unknownEncoding: both(Code.Unimplemented, "The request has an encoding other than gzip."),
-  undeclaredEncoding: both(
-    Code.Internal,
-    "The request message is compressed, and its encoding is not stated.",
-  ),
-  malformedGzip: {
-    grpc: Code.Internal,
-    connect: Code.InvalidArgument,
-    message: "The request message cannot be decompressed.",
-  },
-  malformedTimeout: {
-    grpc: Code.Internal,
-    connect: Code.InvalidArgument,
-    message: "The timeout is not valid.",
-  },
-} as const satisfies Record<string, Status>;
+  malformed: [Code.Internal, "The request message cannot be decoded."],
+  malformedJson: [Code.InvalidArgument, "The request message cannot be decoded"],
+  malformedEnvelope: [Code.Internal, "The request is not one whole message with its prefix of five bytes."],
+  noMessage: [Code.Unimplemented, "The method takes one message, and the request has none."],
+  twoMessages: [Code.Unimplemented, "The method takes one message, and the request has more."],
+  tooLong: [Code.ResourceExhausted, "The request message is longer than the permitted"],
+  responseTooLong: [Code.ResourceExhausted, "The response message is longer than the permitted"],
+  unknownEncoding: [Code.Unimplemented, "The request has an encoding other than gzip."],
+  undeclaredEncoding: [Code.Internal, "The request message is compressed, and its encoding is not stated."],
+  malformedGzip: [Code.Internal, "The request message cannot be decompressed."],
+  malformedTimeout: [Code.Internal, "The timeout is not valid."],
+} as const;
 
 export type Fault = keyof typeof faults;
 
+/** What is the caller's own fault by Connect, and by gRPC an error of the protocol. */
+const ofCaller: ReadonlySet<Fault> = new Set(["malformedGzip", "malformedTimeout"]);
+
 /** @param detail what follows the message */
 export function faultOf(fault: Fault, protocol: RpcProtocol, detail = ""): ConnectError {
-  const { message, grpc, connect } = faults[fault];
-  // Half a surrogate pair cannot be percent-encoded.
-  return new ConnectError(`${message}${detail}`.toWellFormed(), protocol === "connect" ? connect : grpc);
+  const [code, message] = faults[fault];
+  const isOfCaller = protocol === "connect" && ofCaller.has(fault);
+  // Half a surrogate pair cannot be percent-encoded: as a status message it would break the response.
+  const text = `${message}${detail}`.toWellFormed();
+  return new ConnectError(text, isOfCaller ? Code.InvalidArgument : code);
 }
 
-/** The HTTP statuses of requests that are no calls, whatever their protocol. */
-export const noCall = { wrongVerb: 405, otherContentType: 415, unknownPath: 404 } as const;
+export function connectError({ message, kind, retryAfterSeconds: wait }: ServiceError): ConnectError {
+  const metadata = wait === undefined ? {} : { "retry-after": `${wait}` };
+  return new ConnectError(message.toWellFormed(), Code[kind.grpc], metadata);
+}
+
+export function deadlineExceeded(): ConnectError {
+  return new ConnectError("The deadline has passed.", Code.DeadlineExceeded);
+}
+
+export function cancelled(): ConnectError {
+  return new ConnectError("The call was cancelled.", Code.Canceled);
+}
+
+export function shuttingDown(): ConnectError {
+  return new ConnectError("The server is shutting down.", Code.Unavailable);
+}

@@ -6,16 +6,14 @@ import type { Prioritized } from "../base/priority.ts";
 import { RequestContext, requestIdOf } from "../base/request-context.ts";
 import type { Route } from "../door/door.ts";
 import type { NodeRequest, NodeResponse } from "../door/responses.ts";
-import { ActiveUnaryCall, connectError, RpcPipeline, type RpcPipelineOptions } from "./call.ts";
+import { ActiveUnaryCall, RpcPipeline, type RpcPipelineOptions } from "./call.ts";
 import { dialectOf } from "./dialects.ts";
-import { noCall } from "./faults.ts";
+import { connectError } from "./faults.ts";
 import { exchangeOf, Http2Exchange, type HttpExchange } from "./http-exchange.ts";
-import type { MessageLimits } from "./messages.ts";
-import { sendError, sendJsonError } from "./responses.ts";
+import { type MessageLimits, sendError, sendJsonError } from "./messages.ts";
 import type { RpcMethod, RpcService } from "./service.ts";
 import { streamHandler } from "./streams.ts";
-import { serveUnary } from "./unary.ts";
-import type { UnaryBinding } from "./unary-call.ts";
+import { serveUnary, type UnaryBinding } from "./unary.ts";
 
 /** A method, for every HTTP method that is sent to its path, or all other paths of a service. */
 export interface RpcRoute extends Route {
@@ -56,7 +54,7 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
   const pipeline = new RpcPipeline(options);
   draining?.addEventListener("abort", () => pipeline.drain(), { once: true });
   const limits = { request: maxMessageBytes, response: maxResponseBytes };
-  const unknown = routeBy("", async (exchange) => respondWith(exchange, unknownMethod, noCall.unknownPath));
+  const unknown = routeBy("", async (exchange) => respondWith(exchange, unknownMethod, 404));
 
   function routeOf({ descriptor, priority }: RpcService, method: RpcMethod): RpcRoute {
     const service = descriptor.typeName;
@@ -72,7 +70,7 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
     }
     const binding: UnaryBinding = {
       descriptor: method.descriptor,
-      begin: (caller) => pipeline.begin(new ActiveUnaryCall(method, caller, pipeline.options)),
+      begin: (caller) => pipeline.begin(new ActiveUnaryCall(method, caller, pipeline)),
     };
     return unaryRoute(path, binding, limits, neverRefused ? undefined : { service, priority });
   }
@@ -97,7 +95,7 @@ function routeBy(path: string, respond: Respond, sheddable?: Prioritized): RpcRo
   const handle: Respond = (exchange) => {
     if (exchange.method === "POST") return respond(exchange);
     const headers = { "x-request-id": requestIdOf(exchange.headers["x-request-id"]) };
-    if (exchange.method !== "OPTIONS") exchange.send(noCall.wrongVerb, { ...headers, allow: "POST" });
+    if (exchange.method !== "OPTIONS") exchange.send(405, { ...headers, allow: "POST" });
     else exchange.send(204, { ...headers, allow: "OPTIONS, POST" });
     return over;
   };
@@ -122,7 +120,7 @@ export function unaryRoute(
   const respond: Respond = (exchange) => {
     const dialect = dialectOf(exchange.headers["content-type"]);
     if (dialect) return serveUnary(binding, dialect, exchange, limits);
-    respondWith(exchange, otherContentType, noCall.otherContentType);
+    respondWith(exchange, otherContentType, 415);
     return over;
   };
   return routeBy(path, respond, sheddable);

@@ -1,4 +1,8 @@
-/** Request and response messages of unary calls as bytes: formats, the envelope of gRPC and gRPC-Web, gzip. */
+/**
+ * Messages and errors of unary calls as each protocol has them on the wire: formats, the envelope of gRPC and gRPC-Web,
+ * gzip, statuses, trailers.
+ */
+import type { OutgoingHttpHeaders } from "node:http2";
 import { gunzipSync } from "node:zlib";
 import {
   type DescMessage,
@@ -8,9 +12,13 @@ import {
   toBinary,
   toJsonString,
 } from "@bufbuild/protobuf";
+import type { ConnectError } from "@connectrpc/connect";
+import { codeToHttpStatus, errorToJsonBytes } from "@connectrpc/connect/protocol-connect";
+import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import { codeOf } from "../base/error-code.ts";
 import type { Dialect } from "./dialects.ts";
 import { faultOf } from "./faults.ts";
+import type { HttpExchange } from "./http-exchange.ts";
 
 /** Bytes of messages, before and after decompression. */
 export interface MessageLimits {
@@ -21,6 +29,8 @@ export interface MessageLimits {
 /** Bytes of flags and length before a message of gRPC. */
 const prefixBytes = 5;
 const isCompressed = 1;
+/** The envelope of gRPC-Web whose content is the trailers. */
+const isTrailers = 0x80;
 
 /** The encodings of requests, as their headers name them. */
 export const acceptedEncodings = "gzip";
@@ -99,10 +109,95 @@ export function writeMessage(schema: DescMessage, { protocol, isJson }: Dialect,
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-export function envelope(flags: number, bytes: Uint8Array): Buffer {
+function envelope(flags: number, bytes: Uint8Array): Buffer {
   const body = Buffer.allocUnsafe(prefixBytes + bytes.length);
   body.writeUInt8(flags, 0);
   body.writeUInt32BE(bytes.length, 1);
   body.set(bytes, prefixBytes);
   return body;
+}
+
+/** Header or trailer fields: lower-case names, values as they are on the wire (`-bin` in base64). */
+export type Fields = Readonly<Record<string, string | string[]>>;
+
+/** Fields of a response, whatever it is; read when it is sent. */
+export interface ResponseMetadata {
+  readonly responseHeaders: Fields;
+  readonly responseTrailers?: Fields | undefined;
+}
+
+const ok: OutgoingHttpHeaders = { "grpc-status": "0" };
+const okEnvelope = trailersEnvelope(ok);
+
+/** @param body the message as `writeMessage` writes it */
+export function sendMessage(
+  exchange: HttpExchange,
+  { protocol, contentType }: Dialect,
+  { responseHeaders, responseTrailers }: ResponseMetadata,
+  body: Buffer,
+): void {
+  const headers = { "content-type": contentType, ...responseHeaders };
+  if (protocol === "grpc") {
+    exchange.send(200, headers, body, responseTrailers ? { ...responseTrailers, ...ok } : ok);
+  } else if (protocol === "grpc-web") {
+    const end = responseTrailers ? trailersEnvelope({ ...responseTrailers, ...ok }) : okEnvelope;
+    exchange.send(200, headers, Buffer.concat([body, end]));
+  } else exchange.send(200, { ...headers, ...asHeaders(responseTrailers) }, body);
+}
+
+/** @param accepted the encodings that the server takes, where the error is one of the request's encoding */
+export function sendError(
+  exchange: HttpExchange,
+  dialect: Dialect,
+  { responseHeaders, responseTrailers }: ResponseMetadata,
+  error: ConnectError,
+  accepted?: string,
+): void {
+  const headers = { ...responseHeaders, ...(accepted && { [dialect.acceptEncodingHeader]: accepted }) };
+  if (dialect.protocol === "connect") {
+    const fields = { ...headers, ...asHeaders(responseTrailers) };
+    sendJsonError(exchange, codeToHttpStatus(error.code), fields, error);
+    return;
+  }
+  const fields = { "content-type": dialect.contentType, ...headers };
+  const trailers = { ...responseTrailers, ...statusOf(error) };
+  // Headers alone are headers and trailers at once. Pages could not read those.
+  if (dialect.protocol === "grpc") exchange.send(200, { ...fields, ...trailers });
+  else exchange.send(200, fields, trailersEnvelope(trailers));
+}
+
+/** The form of an error of a unary call of Connect, and of all that is no call of any protocol. */
+export function sendJsonError(
+  exchange: HttpExchange,
+  status: number,
+  headers: OutgoingHttpHeaders,
+  error: ConnectError,
+): void {
+  const body = Buffer.from(errorToJsonBytes(error, undefined));
+  const fields = { "content-type": "application/json", ...headers, ...Object.fromEntries(error.metadata) };
+  exchange.send(status, fields, body);
+}
+
+function statusOf(error: ConnectError): OutgoingHttpHeaders {
+  const fields = Object.fromEntries(setTrailerStatus(new Headers(), error));
+  // Connect's library encodes more than gRPC has encoded, and clients of grpc-js then show the rest as it is.
+  if (error.rawMessage !== "") fields["grpc-message"] = percentEncoded(error.rawMessage);
+  return fields;
+}
+
+/** All but printable ASCII, and the percent sign (gRPC's PROTOCOL-HTTP2, Percent-Encoded). */
+function percentEncoded(text: string): string {
+  return text.replaceAll(/[^ -$&-~]+/gu, encodeURIComponent);
+}
+
+function trailersEnvelope(trailers: OutgoingHttpHeaders): Buffer {
+  const lines = Object.entries(trailers).flatMap(([name, values]) =>
+    [values].flat().map((value) => `${name}: ${value}\r\n`),
+  );
+  return envelope(isTrailers, Buffer.from(lines.join("")));
+}
+
+/** Trailers of a unary response of Connect, which are headers. */
+function asHeaders(trailers: Fields = {}): OutgoingHttpHeaders {
+  return Object.fromEntries(Object.entries(trailers).map(([name, value]) => [`trailer-${name}`, value]));
 }

@@ -1,4 +1,5 @@
-/** Streams of every protocol, by connect-node's router. */
+/** Streams of every protocol: the part of the pipeline that runs them, behind connect-node's router. */
+import { create, type DescMessage, type Message, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   ConnectError,
   createConnectRouter,
@@ -13,23 +14,24 @@ import {
 } from "@connectrpc/connect-node";
 import type { RequestContext } from "../base/request-context.ts";
 import type { NodeRequest, NodeResponse } from "../door/responses.ts";
-import { type CallOrigin, cancelled, type RpcPipeline } from "./call.ts";
+import { ActiveCall, type CallOrigin, type RpcPipeline } from "./call.ts";
 import { dropLongTimeouts } from "./dialects.ts";
+import { cancelled } from "./faults.ts";
 import type { MessageLimits } from "./messages.ts";
 import type { StreamingMethod } from "./service.ts";
-import { ActiveStream } from "./stream-call.ts";
 
 /** Serves a request of a method, whose context there is already. */
-export type ServeStream = (request: NodeRequest, response: NodeResponse, context: RequestContext) => void;
+type ServeStream = (request: NodeRequest, response: NodeResponse, context: RequestContext) => void;
 
-interface Arrival {
+/** A request, from its head on. */
+interface Served {
   readonly context: RequestContext;
   /** Aborted when the caller has disconnected. */
   connection?: AbortSignal;
   call?: ActiveStream;
 }
 
-const arrivalKey = createContextKey<Arrival | undefined>(undefined, { description: "arrival" });
+const servedKey = createContextKey<Served | undefined>(undefined, { description: "served" });
 
 /** @returns a function that serves the method's requests */
 export function streamHandler(
@@ -58,9 +60,9 @@ export function streamHandler(
   if (!handler) throw new Error(`${method.descriptor.toString()} has no handler`);
 
   async function serve(request: NodeRequest, response: NodeResponse, context: RequestContext): Promise<void> {
-    const arrival: Arrival = { context };
+    const served: Served = { context };
     dropLongTimeouts(request.headers);
-    const universal = readRequest(request, response, arrival);
+    const universal = readRequest(request, response, served);
     if (universal && handler) await universalResponseToNodeResponse(await handler(universal), response);
     else {
       response.statusCode = 400;
@@ -79,19 +81,19 @@ export function streamHandler(
 }
 
 /** @returns undefined if the request has no valid authority */
-function readRequest(request: NodeRequest, response: NodeResponse, arrival: Arrival) {
-  const values = createContextValues().set(arrivalKey, arrival);
+function readRequest(request: NodeRequest, response: NodeResponse, served: Served) {
+  const values = createContextValues().set(servedKey, served);
   try {
     const universal = universalRequestFromNodeRequest(request, response, undefined, values);
-    arrival.connection = universal.signal;
-    return { ...universal, body: readBody(request, arrival) };
+    served.connection = universal.signal;
+    return { ...universal, body: readBody(request, served) };
   } catch {
     return undefined;
   }
 }
 
 /** The body. Reading ends with the call, and its unread rest is discarded, so that the caller gets the response. */
-function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Array> {
+function readBody(request: NodeRequest, served: Served): AsyncIterable<Uint8Array> {
   const chunks: AsyncIterator<Uint8Array> = request.iterator({ destroyOnReturn: false });
   const close = async () => chunks.return?.();
   const drop = () =>
@@ -103,12 +105,12 @@ function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Ar
     [Symbol.asyncIterator]: () => ({
       async next() {
         try {
-          const next = await (arrival.call?.orStopped(() => chunks.next()) ?? chunks.next());
+          const next = await (served.call?.orStopped(() => chunks.next()) ?? chunks.next());
           if (next.done && wasGivenUp(request)) throw cancelled();
           return next;
         } catch (thrown) {
           // Unless the call has ended, its caller has gone, which is no defect of the method that reads.
-          arrival.call?.stop(cancelled);
+          served.call?.stop(cancelled);
           drop();
           throw thrown;
         }
@@ -138,20 +140,20 @@ async function* untilFault<T>(requests: AsyncIterable<T>, call: ActiveStream): A
 
 /** Runs before the body is read, so that calls with an invalid body are logged and counted too. */
 function beginCall(pipeline: RpcPipeline, method: StreamingMethod, context: HandlerContext): void {
-  const arrival = context.values.get(arrivalKey);
+  const served = context.values.get(servedKey);
   const { protocolName } = context;
   const origin: CallOrigin = {
     protocol: protocolName === "grpc" || protocolName === "grpc-web" ? protocolName : "connect",
     metadata: (name) => context.requestHeader.get(name) ?? undefined,
-    context: arrival?.context,
+    context: served?.context,
   };
-  const call = pipeline.begin(new ActiveStream(method, origin, pipeline.options));
-  if (arrival) arrival.call = call;
+  const call = pipeline.begin(new ActiveStream(method, origin, pipeline));
+  if (served) served.call = call;
   const { signal } = context;
   const stop = () =>
     call.stop(() => {
       // A closed connection has many different reasons, all of which mean that the caller has disconnected.
-      const disconnected = arrival?.connection?.aborted || !(signal.reason instanceof ConnectError);
+      const disconnected = served?.connection?.aborted || !(signal.reason instanceof ConnectError);
       return disconnected ? cancelled() : signal.reason;
     });
   // The signal is also aborted after every call that has ended.
@@ -160,7 +162,62 @@ function beginCall(pipeline: RpcPipeline, method: StreamingMethod, context: Hand
 }
 
 function callOf(context: HandlerContext): ActiveStream {
-  const call = context.values.get(arrivalKey)?.call;
+  const call = context.values.get(servedKey)?.call;
   if (!call) throw new Error("The request gate has not run");
   return call;
+}
+
+type Responses = AsyncIterable<MessageInitShape<DescMessage>>;
+
+/** Has no default deadline. That of the caller is enforced by whoever begins the call. */
+class ActiveStream extends ActiveCall {
+  override readonly isStream = true;
+  readonly #output: DescMessage;
+  /** Each rejects a promise that the call waits for. */
+  readonly #waiting = new Set<(reason: ConnectError) => void>();
+  #close: (() => void) | undefined;
+
+  constructor({ descriptor }: StreamingMethod, origin: CallOrigin, pipeline: RpcPipeline) {
+    super(descriptor, origin, Number.POSITIVE_INFINITY, pipeline);
+    this.#output = descriptor.output;
+  }
+
+  /** Runs the method. @throws ConnectError only, which may be shown to the caller */
+  async *responses(run: (call: this) => Responses): AsyncGenerator<Message, void, undefined> {
+    try {
+      const messages = await this.orStopped(async () => run(this)[Symbol.asyncIterator]());
+      const close = async () => messages.return?.();
+      // The call has ended already, so an error while the method is closed is ignored.
+      this.#close = () => void close().catch(() => undefined);
+      for (;;) {
+        const next = await this.orStopped(() => messages.next());
+        if (next.done) break;
+        yield create(this.#output, next.value);
+      }
+      this.succeed();
+    } catch (thrown) {
+      const failure = this.fail(thrown);
+      this.#close?.();
+      throw failure;
+    } finally {
+      // Has an effect only if the reader stopped reading before the end.
+      this.stop(cancelled);
+    }
+  }
+
+  /** Waits for `work`, and rejects when the call is stopped. */
+  orStopped<T>(work: () => Promise<T>): Promise<T> {
+    if (this.failure) return Promise.reject(this.failure);
+    return new Promise<T>((resolve, reject) => {
+      this.#waiting.add(reject);
+      work()
+        .then(resolve, reject)
+        .finally(() => this.#waiting.delete(reject));
+    });
+  }
+
+  protected override interrupted(reason: ConnectError): void {
+    for (const reject of this.#waiting) reject(reason);
+    this.#close?.();
+  }
 }

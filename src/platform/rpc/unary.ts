@@ -1,10 +1,19 @@
-/** A unary call between its protocol and its method: the whole request, its message, the method, the response. */
-import { create, type DescMessage, type Message, type MessageInitShape } from "@bufbuild/protobuf";
+/**
+ * A unary call between its protocol and its method: the whole request, its message, the method, the response. The seam
+ * to what runs the method is message and headers in; a message, or an error with details and metadata, out. In the
+ * server, call.ts stands behind it.
+ */
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  type Message,
+  type MessageInitShape,
+} from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
 import type { RpcProtocol } from "../base/observers.ts";
-import { deadlineExceeded } from "./call.ts";
 import { type Dialect, timeoutOf } from "./dialects.ts";
-import { type Fault, faultOf } from "./faults.ts";
+import { deadlineExceeded, type Fault, faultOf } from "./faults.ts";
 import type { HttpExchange, Receiver } from "./http-exchange.ts";
 import {
   acceptedEncodings,
@@ -12,12 +21,47 @@ import {
   encodingOf,
   longestBody,
   type MessageLimits,
+  type ResponseMetadata,
   readMessage,
+  sendError,
+  sendMessage,
   tooLong,
   writeMessage,
 } from "./messages.ts";
-import { sendError, sendMessage } from "./responses.ts";
-import type { UnaryBinding, UnaryCall, UnaryCaller } from "./unary-call.ts";
+
+/** The caller of a unary method, as its protocol presents it. */
+export interface UnaryCaller {
+  readonly protocol: RpcProtocol;
+  /** All that came: lower-case names, values as they are on the wire. */
+  readonly headers: NodeJS.Dict<string | string[]>;
+  /** Value of a header (lower case), where it is text: `-bin` never is. */
+  readonly metadata: (name: string) => string | undefined;
+  /** The caller's own timeout in milliseconds, at most an hour; undefined if it has set none. */
+  readonly timeoutMs: number | undefined;
+  /** Sends the error as the response. Called once at most, and not after the call has succeeded or failed. */
+  stopped(reason: ConnectError): void;
+}
+
+/** One call. It ends once: by `succeed`, `fail`, `stop` or `cancel`, whichever is first. */
+export interface UnaryCall extends ResponseMetadata {
+  /** Runs the method, once. Rejects, or throws, with any value. */
+  run(request: Message): Promise<MessageInitShape<DescMessage>>;
+  /** The response is encoded and about to be sent. */
+  succeed(): void;
+  /** The method has failed, or its response could not be encoded. @returns the error for the caller */
+  fail(thrown: unknown): ConnectError;
+  /** Ends the call from outside, and the caller is told by `stopped`. No effect once the call has ended. */
+  stop(makeReason: () => ConnectError): void;
+  /** The caller has gone. No effect once the call has ended. */
+  cancel(): void;
+}
+
+/** A unary method as the protocols serve it. */
+export interface UnaryBinding {
+  readonly descriptor: DescMethodUnary;
+  /** Begins a call, before anything of its message is read. */
+  begin(caller: UnaryCaller): UnaryCall;
+}
 
 /** Serves a call whose caller speaks the dialect. @returns a promise that is pending while the method works for it */
 export function serveUnary(
@@ -30,21 +74,20 @@ export function serveUnary(
 }
 
 class ServedCall implements UnaryCaller, Receiver {
+  readonly protocol: RpcProtocol;
+  readonly headers: UnaryCaller["headers"];
   readonly timeoutMs: number | undefined;
   readonly metadata: (name: string) => string | undefined;
   readonly #dialect: Dialect;
   readonly #exchange: HttpExchange;
   readonly #limits: MessageLimits;
   readonly #binding: UnaryBinding;
-  readonly #longestBody: number;
   readonly #settle: () => void;
   readonly #isTimeoutMalformed: boolean;
   /** Undefined if it is not accepted. */
   readonly #encoding: Encoding | undefined;
   readonly #call: UnaryCall;
-  /** The first chunk of the body: most have no other. */
-  #body: Buffer | undefined;
-  #further: Buffer[] | undefined;
+  #chunks: Buffer[] = [];
   #length = 0;
   #isRunning = false;
   /** Whether the response has been sent, or nobody waits for it. */
@@ -58,8 +101,10 @@ class ServedCall implements UnaryCaller, Receiver {
     settle: () => void,
   ) {
     const { headers } = exchange;
-    this.metadata = (name) => textOf(headers, name);
     const timeoutMs = timeoutOf(dialect.protocol, headers);
+    this.protocol = dialect.protocol;
+    this.headers = headers;
+    this.metadata = (name) => textOf(headers, name);
     this.#isTimeoutMalformed = Number.isNaN(timeoutMs);
     this.timeoutMs = this.#isTimeoutMalformed ? undefined : timeoutMs;
     this.#encoding = encodingOf(textOf(headers, dialect.encodingHeader));
@@ -67,17 +112,8 @@ class ServedCall implements UnaryCaller, Receiver {
     this.#exchange = exchange;
     this.#limits = limits;
     this.#binding = binding;
-    this.#longestBody = longestBody(dialect, limits.request);
     this.#settle = settle;
     this.#call = binding.begin(this);
-  }
-
-  get protocol(): RpcProtocol {
-    return this.#dialect.protocol;
-  }
-
-  get headers(): NodeJS.Dict<string | string[]> {
-    return this.#exchange.headers;
   }
 
   begin(): void {
@@ -90,17 +126,16 @@ class ServedCall implements UnaryCaller, Receiver {
   receive(chunk: Buffer): void {
     if (this.#isOver) return;
     this.#length += chunk.length;
-    if (this.#length > this.#longestBody) this.#call.stop(() => tooLong(this.#dialect, this.#limits.request));
-    else if (!this.#body) this.#body = chunk;
-    else if (this.#further) this.#further.push(chunk);
-    else this.#further = [this.#body, chunk];
+    const { request: maxBytes } = this.#limits;
+    if (this.#length <= longestBody(this.#dialect, maxBytes)) this.#chunks.push(chunk);
+    else this.#call.stop(() => tooLong(this.#dialect, maxBytes));
   }
 
   received(): void {
     if (this.#isOver || this.#isRunning || !this.#encoding) return;
-    const body = this.#further ? Buffer.concat(this.#further) : (this.#body ?? Buffer.alloc(0));
-    this.#body = undefined;
-    this.#further = undefined;
+    const [first = Buffer.alloc(0)] = this.#chunks;
+    const body = this.#chunks.length > 1 ? Buffer.concat(this.#chunks) : first;
+    this.#chunks = [];
     const { input } = this.#binding.descriptor;
     try {
       this.#run(readMessage(input, this.#dialect, body, this.#encoding, this.#limits.request));

@@ -14,8 +14,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { HttpResponse } from "../../../src/platform/door/responses.ts";
 import { dialectOf } from "../../../src/platform/rpc/dialects.ts";
 import { exchangeOf, Http2Exchange, type HttpExchange } from "../../../src/platform/rpc/http-exchange.ts";
-import { serveUnary } from "../../../src/platform/rpc/unary.ts";
-import type { UnaryBinding } from "../../../src/platform/rpc/unary-call.ts";
+import { serveUnary, type UnaryBinding } from "../../../src/platform/rpc/unary.ts";
 import { CounterService } from "../../support/rpc-services.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
