@@ -4,15 +4,11 @@
  */
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 
-/** How many streams of a connection its client may reset, or have reset. */
-interface ResetLimit {
-  /** At once. */
-  readonly burst: number;
-  readonly perSecond: number;
-}
+/** Streams of a connection that its client may reset, or have reset, beside those that it may at once. */
+const perSecond = 33;
 
 /** As {@link limitResets}, for the requests of one read, all of which Node reads before the others are counted. */
-export function nodeResetLimit({ burst, perSecond }: ResetLimit) {
+export function nodeResetLimit(burst: number) {
   return { streamResetBurst: 2 * burst, streamResetRate: perSecond, maxSessionInvalidFrames: 2 * burst };
 }
 
@@ -29,7 +25,7 @@ export function resetStream(stream: ServerHttp2Stream, code: number): void {
 const unseenMs = 250;
 
 /** Counts the streams of a connection that are reset, and ends it with ENHANCE_YOUR_CALM once there are too many. */
-export function limitResets(session: ServerHttp2Session, { burst, perSecond }: ResetLimit): void {
+export function limitResets(session: ServerHttp2Session, burst: number): void {
   let left = burst;
   let refilledAt = performance.now();
   /** Since the last look; and the stream that was the latest then. */
@@ -69,17 +65,17 @@ export function limitResets(session: ServerHttp2Session, { burst, perSecond }: R
   session.once("close", () => clearInterval(look));
 }
 
-let arrived: { readonly stream: ServerHttp2Stream; readonly begin: () => void }[] = [];
+let unbegun: { readonly stream: ServerHttp2Stream; readonly begin: () => void }[] = [];
 
 /** Begins with a request once all that arrived together with it is read, unless it has been reset by then. */
 export function unlessReset(stream: ServerHttp2Stream, begin: () => void): void {
   // Nobody is left to receive the error.
   stream.on("error", () => undefined);
-  if (arrived.push({ stream, begin }) === 1) setImmediate(beginAll);
+  if (unbegun.push({ stream, begin }) === 1) setImmediate(beginAll);
 }
 
 function beginAll(): void {
-  const all = arrived;
-  arrived = [];
+  const all = unbegun;
+  unbegun = [];
   for (const { stream, begin } of all) if (!stream.destroyed && !stream.closed) begin();
 }

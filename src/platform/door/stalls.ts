@@ -18,108 +18,65 @@ export const stallLimits: StallLimits = { requestMs: 30_000, responseMs: 60_000 
 const passes = 4;
 
 /** A connection or stream, and how far its response had got. A pause of this process is no client's. */
-abstract class Watched {
+class Watched {
+  readonly #on: Socket | ServerHttp2Stream;
+  readonly #hasToEnd: boolean;
   #written: number | undefined;
   #age = 0;
   #unread = 0;
 
+  constructor(on: Socket | ServerHttp2Stream, hasToEnd: boolean) {
+    this.#on = on;
+    this.#hasToEnd = hasToEnd;
+  }
+
   /** Whether the client has been given its time. @param ms since the last pass, or less */
   isStalled(ms: number, { requestMs, responseMs }: StallLimits): boolean {
-    const written = this.written();
+    const on = this.#on;
+    // Changes with each chunk that is sent; undefined if nothing waits for the client.
+    const sent = "bytesWritten" in on ? on.bytesWritten - on.writableLength : on.writableLength;
+    const written = on.writableLength > 0 ? sent : undefined;
     this.#age += ms;
     this.#unread = written !== undefined && written === this.#written ? this.#unread + ms : 0;
     this.#written = written;
-    return this.#unread >= responseMs || (this.#age >= requestMs && !this.isRequestOver());
+    return this.#unread >= responseMs || (this.#hasToEnd && this.#age >= requestMs && !on.readableEnded);
   }
 
-  /** @returns a number that changes with each chunk that is sent; undefined if nothing waits for the client */
-  protected abstract written(): number | undefined;
-  protected abstract isRequestOver(): boolean;
-  abstract end(): void;
-}
-
-class WatchedSocket extends Watched {
-  readonly #socket: Socket;
-
-  constructor(socket: Socket) {
-    super();
-    this.#socket = socket;
-  }
-
-  protected override written(): number | undefined {
-    const { writableLength, bytesWritten } = this.#socket;
-    return writableLength > 0 ? bytesWritten - writableLength : undefined;
-  }
-
-  /** Node has limits for that. */
-  protected override isRequestOver(): boolean {
-    return true;
-  }
-
-  override end(): void {
-    this.#socket.destroy();
-  }
-}
-
-class WatchedStream extends Watched {
-  readonly #stream: ServerHttp2Stream;
-  readonly #isConversation: boolean;
-
-  constructor(stream: ServerHttp2Stream, isConversation: boolean) {
-    super();
-    this.#stream = stream;
-    this.#isConversation = isConversation;
-  }
-
-  protected override written(): number | undefined {
-    const { writableLength } = this.#stream;
-    return writableLength > 0 ? writableLength : undefined;
-  }
-
-  protected override isRequestOver(): boolean {
-    return this.#isConversation || this.#stream.endAfterHeaders || this.#stream.readableEnded;
-  }
-
-  /** Resets it; and if even that does not reach the client, ends the connection. */
-  override end(): void {
-    if (this.#stream.closed) cutSession(this.#stream.session);
-    else resetStream(this.#stream, constants.NGHTTP2_CANCEL);
+  /** Resets a stream; and if even that does not reach the client, ends the connection. */
+  end(): void {
+    const on = this.#on;
+    if (!("session" in on)) on.destroy();
+    else if (on.closed) cutSession(on.session);
+    else resetStream(on, constants.NGHTTP2_CANCEL);
   }
 }
 
 export class Stalls {
-  readonly #limits: StallLimits;
+  readonly limits: StallLimits;
   readonly #passMs: number;
   readonly #watched = new Slots<Watched>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(limits: StallLimits) {
-    this.#limits = limits;
+    this.limits = limits;
     this.#passMs = Math.min(limits.requestMs, limits.responseMs) / passes;
   }
 
-  /** Watches a connection of HTTP/1 until it is closed. Its requests are limited by Node. */
-  watchSocket(socket: Socket): void {
-    const slot = this.#watch(new WatchedSocket(socket));
-    socket.once("close", () => this.#watched.release(slot));
-  }
-
-  /** Watches a stream of HTTP/2 until it is closed. @param isConversation the client may send as long as it reads */
-  watchStream(stream: ServerHttp2Stream, isConversation = false): void {
-    const slot = this.#watch(new WatchedStream(stream, isConversation));
-    stream.on("close", () => this.#watched.release(slot));
-  }
-
-  #watch(watched: Watched): number {
+  /**
+   * Watches it until it is closed: a connection of HTTP/1, whose requests Node limits, or a stream of HTTP/2.
+   * @param hasToEnd false: the client may send as long as it reads
+   */
+  watch(on: Socket | ServerHttp2Stream, hasToEnd = "session" in on && !on.endAfterHeaders): void {
     this.#timer ??= setInterval(() => this.#pass(), this.#passMs).unref();
-    return this.#watched.take(watched);
+    const slot = this.#watched.take(new Watched(on, hasToEnd));
+    on.on("close", () => this.#watched.release(slot));
   }
 
   #pass(): void {
     let count = 0;
     for (const watched of this.#watched) {
       count += 1;
-      if (watched.isStalled(this.#passMs, this.#limits)) watched.end();
+      if (watched.isStalled(this.#passMs, this.limits)) watched.end();
     }
     if (count > 0) return;
     clearInterval(this.#timer);

@@ -6,8 +6,8 @@ import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 import { Slots } from "../base/deadlines.ts";
-import { closeAtAge } from "../door/connection-age.ts";
 import type { Handshakes } from "../door/handshakes.ts";
+import { keepWhileOpen, openSessions } from "../door/sessions.ts";
 import type { Stalls } from "../door/stalls.ts";
 
 /** Milliseconds for which a connection that is closing waits for the rest of a head: a request may be on the way. */
@@ -17,19 +17,17 @@ const unreadMs = 500;
 /** More than Node's listen queue holds (511). */
 const maxTurns = 600;
 
-/** Milliseconds of an HTTP/2 session; for HTTP/1, Node ends idle connections. */
-interface SessionTimes {
+type SessionLimits = Parameters<typeof openSessions>[1] & {
+  /** Milliseconds of an HTTP/2 session; for HTTP/1, Node ends idle connections. */
   readonly idleMs: number;
-  /** More or less a tenth; undefined: any age. */
-  readonly maxAgeMs: number | undefined;
-}
+};
 
 export class Connections {
   readonly #server: Server | Http2SecureServer;
   readonly #sockets = new Set<Socket>();
   /** The sockets of HTTP/1, in cleartext or of TLS. */
   readonly #http1 = new Set<Socket>();
-  readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #sessions: ReadonlySet<ServerHttp2Session>;
   readonly #handshakes: Handshakes | undefined;
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Slots<{ readonly response: ServerResponse; readonly turn: number }>();
@@ -41,7 +39,7 @@ export class Connections {
   /** @param handshakes of a server over TLS */
   constructor(
     server: Server | Http2SecureServer,
-    times: SessionTimes,
+    limits: SessionLimits,
     stalls: Stalls,
     handshakes?: Handshakes,
   ) {
@@ -51,18 +49,17 @@ export class Connections {
       this.#accepted += 1;
       keepWhileOpen(this.#sockets, socket);
       if (!handshakes) keepWhileOpen(this.#http1, socket);
-      stalls.watchSocket(socket);
+      stalls.watch(socket);
     });
     server.on("secureConnection", (socket: TLSSocket) => {
       if (socket.alpnProtocol === "h2") return;
       keepWhileOpen(this.#http1, socket);
-      stalls.watchSocket(socket);
+      stalls.watch(socket);
     });
-    server.on("session", (session: ServerHttp2Session) => {
-      keepWhileOpen(this.#sessions, session);
-      session.setTimeout(times.idleMs, () => session.close());
-      if (times.maxAgeMs !== undefined) closeAtAge(session, times.maxAgeMs);
-    });
+    this.#sessions = openSessions(server, limits);
+    server.on("session", (session: ServerHttp2Session) =>
+      session.setTimeout(limits.idleMs, () => session.close()),
+    );
   }
 
   /** Tracks an HTTP/1 response until it has closed. Call it before anything is written to the response. */
@@ -144,9 +141,4 @@ function endUnlessComplete(request: IncomingMessage): void {
   if (socket.destroyed) return;
   const timer = setTimeout(() => socket.destroySoon(), unreadMs);
   request.once("close", () => clearTimeout(timer));
-}
-
-function keepWhileOpen<T extends Socket | ServerHttp2Session>(set: Set<T>, connection: T): void {
-  set.add(connection);
-  connection.once("close", () => set.delete(connection));
 }

@@ -1,12 +1,6 @@
 /** The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. */
 import { createServer, type Server, type ServerResponse } from "node:http";
-import {
-  constants,
-  createSecureServer,
-  type Http2SecureServer,
-  Http2ServerRequest,
-  type ServerHttp2Session,
-} from "node:http2";
+import { constants, createSecureServer, type Http2SecureServer, Http2ServerRequest } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
 import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
@@ -19,7 +13,7 @@ import type { CorsPolicy } from "../door/cors-policy.ts";
 import { createDoor, type Route } from "../door/door.ts";
 import { endAfterRequest } from "../door/early-responses.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
-import { limitResets, nodeResetLimit, resetStream, unlessReset } from "../door/resets.ts";
+import { nodeResetLimit, resetStream, unlessReset } from "../door/resets.ts";
 import {
   HttpResponse,
   type NodeRequest,
@@ -98,13 +92,13 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const stalls = new Stalls(timeouts);
   const handshakes = tls && new Handshakes();
   handshakes?.watch(server, timeouts.headersMs);
-  const times = { idleMs: timeouts.keepAliveMs, maxAgeMs: settings.maxConnectionAgeMs };
-  const connections = new Connections(server, times, stalls, handshakes);
+  const { maxConnectionAgeMs: maxAgeMs } = settings;
+  const limits = { maxConcurrentStreams, maxAgeMs, idleMs: timeouts.keepAliveMs };
+  const connections = new Connections(server, limits, stalls, handshakes);
   /** The sockets of HTTP/1 whose last request has come: what comes behind it is not served. */
   const ended = new WeakSet<Duplex>();
   let closing: Promise<void> | undefined;
 
-  server.on("session", (session: ServerHttp2Session) => limitResets(session, resetLimit));
   server.on("request", (request: NodeRequest, response: NodeResponse) => {
     if (!(request instanceof Http2ServerRequest)) {
       take(request, response);
@@ -122,7 +116,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
       const { host, "transfer-encoding": coding } = request.headers;
       if (host === undefined || (coding !== undefined && request.httpVersion === "1.0")) endAfter(response);
     } else {
-      stalls.watchStream(response.stream);
+      stalls.watch(response.stream);
       endAfterRequest(response.stream, timeouts.requestMs);
     }
     // Before all other checks, since a refusal has to cost little.
@@ -201,8 +195,6 @@ function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) 
 
 /** Requests that a client may have in flight on one connection of HTTP/2. */
 const maxConcurrentStreams = 256;
-/** All requests of a client may be given up at once. */
-const resetLimit = { burst: maxConcurrentStreams, perSecond: 33 };
 
 function cleartextServer(timeouts: HttpTimeouts): Server {
   return createServer({ ...connectionOptions(timeouts), ServerResponse: HttpResponse });
@@ -216,7 +208,7 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
     allowHTTP1: true,
     Http1ServerResponse: HttpResponse,
     settings: { maxConcurrentStreams },
-    ...nodeResetLimit(resetLimit),
+    ...nodeResetLimit(maxConcurrentStreams),
   });
 }
 

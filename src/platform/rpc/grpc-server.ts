@@ -2,30 +2,34 @@
  * The server of GRPC_PORT: native gRPC, and Connect and gRPC-Web, over HTTP/2. It serves grpc.health.v1 and server
  * reflection besides the services.
  */
-import { type EventEmitter, once } from "node:events";
+import { once } from "node:events";
 import type { SecureServerOptions, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { RpcObserver } from "../base/observers.ts";
-import { closeAtAge } from "../door/connection-age.ts";
+import type { Admission } from "../door/admission.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
-import { limitResets, nodeResetLimit, unlessReset } from "../door/resets.ts";
+import { nodeResetLimit } from "../door/resets.ts";
+import { keepWhileOpen, openSessions } from "../door/sessions.ts";
+import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
 import type { RpcPipelineOptions } from "./call.ts";
-import { type ConnectionTimes, connectionTimes, GrpcConnection } from "./grpc-connection.ts";
-import { GrpcStreams, type GrpcStreamsOptions } from "./grpc-streams.ts";
+import { type ConnectionTimes, connectionTimes, GrpcConnection, type Shared } from "./grpc-connection.ts";
 import { createRpcHandler, type RpcHandler } from "./handler.ts";
 import { createHealth, type HealthService } from "./health.ts";
 import { createHttp2Listener } from "./http2-listener.ts";
 import { createReflection } from "./reflection.ts";
 import type { RpcService } from "./service.ts";
 
-export interface GrpcServerOptions extends RpcPipelineOptions, GrpcStreamsOptions {
+export interface GrpcServerOptions extends RpcPipelineOptions {
   /** PEM, and the cipher suites as OpenSSL writes them. Cleartext HTTP/2 if absent. */
   readonly tls?: Pick<SecureServerOptions, "cert" | "key" | "ciphers"> | undefined;
   /** Longest request message, before and after decompression. */
   readonly maxMessageBytes?: number;
   /** The time of a handshake, in milliseconds; ten seconds unless given. */
   readonly handshakeMs?: number | undefined;
-  /** The default ones unless given. */
+  /** Refuses calls while too many arrive; none are refused unless given. */
+  readonly admission?: Admission | undefined;
+  /** Times for the clients; the default ones unless given, as those of connections. */
+  readonly stalls?: StallLimits | undefined;
   readonly connections?: ConnectionTimes | undefined;
   /** The age, in milliseconds, at which a connection is closed by GOAWAY, give or take a tenth; none unless given. */
   readonly maxConnectionAgeMs?: number | undefined;
@@ -51,42 +55,32 @@ export interface GrpcServer {
 
 /** Requests that a client may have in flight on one connection. */
 const maxConcurrentStreams = 1_000;
-/** All of them may be given up at once. */
-const resetLimit = { burst: maxConcurrentStreams, perSecond: 33 };
 
 const http2Options = {
   settings: { maxConcurrentStreams, maxHeaderListSize: 16_384 },
   // Megabytes. Node's 10 are too few for so many streams with the largest headers and messages.
   maxSessionMemory: 128,
-  ...nodeResetLimit(resetLimit),
+  ...nodeResetLimit(maxConcurrentStreams),
 };
 
 /** Milliseconds for the last statuses to reach their callers before connections are cut. */
 const lastStatusesMs = 50;
 
 export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
-  const { tls, maxConnectionAgeMs, connections = connectionTimes } = options;
+  const { tls, admission, connections: times = connectionTimes } = options;
   const listener = createHttp2Listener({ ...http2Options, ...tls });
-  const streams = new GrpcStreams(options);
+  const stalls = new Stalls(options.stalls ?? stallLimits);
+  const shared: Shared = { times, stalls, admission, served: undefined };
   const handshakes = new Handshakes();
   const sockets = new Set<Socket>();
-  const sessions = new Set<ServerHttp2Session>();
+  const sessions = openSessions(listener, { maxConcurrentStreams, maxAgeMs: options.maxConnectionAgeMs });
   let handlers: readonly RpcHandler[] = [];
   let health: HealthService | undefined;
   let closing: Promise<void> | undefined;
 
   handshakes.watch(listener, options.handshakeMs ?? handshakeMs);
   listener.on("connection", (socket) => keepWhileOpen(sockets, socket));
-  listener.on("session", (session: ServerHttp2Session) => {
-    keepWhileOpen(sessions, session);
-    if (maxConnectionAgeMs !== undefined) closeAtAge(session, maxConnectionAgeMs);
-    limitResets(session, resetLimit);
-    const connection = new GrpcConnection(session, connections);
-    session.on("stream", (stream, headers) => {
-      connection.count(stream);
-      unlessReset(stream, () => streams.begin(stream, headers, connection));
-    });
-  });
+  listener.on("session", (session: ServerHttp2Session) => new GrpcConnection(session, shared));
 
   async function close(graceMs: number): Promise<void> {
     const closed = new Promise((resolve) => listener.close(resolve));
@@ -118,11 +112,12 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
       const all = [...services, health.service];
       const reflection = createRpcHandler({ ...unseen, services: createReflection(all) });
       handlers = [calls, probes, reflection];
-      streams.serve({
-        routes: [...calls.routes, ...probes.routes],
-        reflections: reflection.routes,
+      const routes = handlers.flatMap((handler) => handler.routes);
+      shared.served = {
+        routes: new Map(routes.map((route) => [route.path, route])),
+        reflections: new Set(reflection.routes),
         unknown: calls.unknown,
-      });
+      };
     },
     setServing: (serving, services) => health?.setServing(serving, services),
     close(graceMs) {
@@ -134,8 +129,3 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
 }
 
 const unobserved: RpcObserver = { serves() {}, completed() {} };
-
-function keepWhileOpen<T extends EventEmitter>(set: Set<T>, connection: T): void {
-  set.add(connection);
-  connection.once("close", () => set.delete(connection));
-}
