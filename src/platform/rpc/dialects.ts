@@ -33,10 +33,8 @@ function of(protocol: RpcProtocol, contentType: string): Dialect {
 /** Undefined for all that is not served: streams of Connect, gRPC-Web's text mode, formats but proto and JSON. */
 export function dialectOf(contentType: string | undefined): Dialect | undefined {
   if (contentType === undefined) return undefined;
-  return (
-    dialects.get(contentType) ??
-    dialects.get(contentType.toLowerCase().replace(/(?<=json); ?charset=utf-?8$/, ""))
-  );
+  const plain = () => contentType.toLowerCase().replace(/ ?; ?charset=utf-?8$/, "");
+  return dialects.get(contentType) ?? dialects.get(plain());
 }
 
 /** Milliseconds of the longest timeout of a unary call. Node's timers overflow after 24 days. */

@@ -61,7 +61,7 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
     const path = `/${service}/${method.descriptor.name}`;
     if (method.kind !== "unary") {
       const serve = streamHandler(pipeline, method, limits);
-      return routeBy(path, (exchange) => {
+      return methodRoute(path, (exchange) => {
         const { "x-request-id": id, traceparent } = exchange.headers;
         const [request, response] = exchange.node();
         serve(request, response, new RequestContext(logger, textOf(id), textOf(traceparent)));
@@ -88,17 +88,26 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
   };
 }
 
-/** Responds to a POST. */
 type Respond = (exchange: HttpExchange) => Promise<void>;
 
-function routeBy(path: string, respond: Respond, sheddable?: Prioritized): RpcRoute {
-  const handle: Respond = (exchange) => {
-    if (exchange.method === "POST") return respond(exchange);
-    const headers = { "x-request-id": requestIdOf(exchange.headers["x-request-id"]) };
-    if (exchange.method !== "OPTIONS") exchange.send(405, { ...headers, allow: "POST" });
-    else exchange.send(204, { ...headers, allow: "OPTIONS, POST" });
-    return over;
-  };
+/** @param respond to a POST */
+function methodRoute(path: string, respond: Respond, sheddable?: Prioritized): RpcRoute {
+  return routeBy(
+    path,
+    (exchange) => {
+      // HTTP/2 permits any case.
+      const method = exchange.method?.toUpperCase();
+      if (method === "POST") return respond(exchange);
+      const headers = { "x-request-id": requestIdOf(exchange.headers["x-request-id"]) };
+      if (method !== "OPTIONS") exchange.send(405, { ...headers, allow: "POST" });
+      else exchange.send(204, { ...headers, allow: "OPTIONS, POST" });
+      return over;
+    },
+    sheddable,
+  );
+}
+
+function routeBy(path: string, handle: Respond, sheddable?: Prioritized): RpcRoute {
   const refuse: RpcRoute["refuse"] = (exchange, reason = overloaded) =>
     respondWith(exchange, connectError(reason), reason.kind.status);
   return {
@@ -123,7 +132,7 @@ export function unaryRoute(
     respondWith(exchange, otherContentType, 415);
     return over;
   };
-  return routeBy(path, respond, sheddable);
+  return methodRoute(path, respond, sheddable);
 }
 
 /** Responds without a call: in the caller's protocol, or with the HTTP status. */
@@ -137,7 +146,10 @@ function respondWith(exchange: HttpExchange, error: ConnectError, httpStatus: nu
 /** Longest response message, in bytes: the default limit of gRPC clients. */
 const maxResponseBytes = 4 * 1024 * 1024;
 const over = Promise.resolve();
-const unknownMethod = new ConnectError("The service has no such method.", Code.Unimplemented);
+const unknownMethod = new ConnectError(
+  "There is no such method over RPC. The HTTP APIs are on the port of SERVER_PORT alone.",
+  Code.Unimplemented,
+);
 const otherContentType = new ConnectError(
   "The content type has to be application/proto or application/json (Connect), application/grpc (gRPC), or application/grpc-web (gRPC-Web).",
   Code.Unimplemented,

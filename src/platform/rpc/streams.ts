@@ -196,9 +196,7 @@ class ActiveStream extends ActiveCall {
       }
       this.succeed();
     } catch (thrown) {
-      const failure = this.fail(thrown);
-      this.#close?.();
-      throw failure;
+      throw this.fail(thrown);
     } finally {
       // Has an effect only if the reader stopped reading before the end.
       this.stop(cancelled);

@@ -230,9 +230,23 @@ describe.each(ways)("over %s", (way, server) => {
     expect(record.completed).toEqual([]);
   });
 
+  it.each(["application/json; charset=utf-8", "application/GRPC-web+json;charset=UTF-8"])(
+    "content type %s is served, whatever the case of the method",
+    async (type) => {
+      const body = Buffer.from(`{"token":"active"}`);
+      const isConnect = type.startsWith("application/json");
+      const answer = await send(
+        { ":method": "post", "content-type": type },
+        isConnect ? body : envelope(body),
+      );
+      expect(statusOf(answer)).toBe(0);
+      expect(record.completed).toMatchObject([{ code: "ok" }]);
+    },
+  );
+
   it.each([
     ...["application/grpc+thrift", "application/grpc-web-text", "application/grpc;foo", "application/grpcx"],
-    ...["application/connect+proto", "application/xml", "application/json; charset=latin1"],
+    ...["application/connect+proto", "application/xml", "application/grpc; charset=latin1"],
   ])("content type %s is 415, and no call", async (type) => {
     const answer = await send({ "content-type": type }, envelope(token));
     expect(answer.headers[":status"]).toBe(415);
@@ -248,6 +262,10 @@ describe.each(ways)("over %s", (way, server) => {
     const unary = await ask("application/json");
     expect([unary.headers[":status"], statusOf(unary)]).toEqual([501, "unimplemented"]);
     expect((await ask("application/connect+json")).body.toString()).toContain(`"code":"unimplemented"`);
-    expect((await ask("text/plain")).headers[":status"]).toBe(404);
+    const other = await ask("text/plain");
+    expect(other.headers[":status"]).toBe(404);
+    expect(other.body.toString()).toContain("SERVER_PORT");
+    const got = await send({ ...to, ":method": "GET", "content-type": "text/plain" }, Buffer.alloc(0));
+    expect(got.headers[":status"]).toBe(404);
   });
 });

@@ -7,6 +7,7 @@ import { rawRows } from "../../../src/platform/database/sql/statements.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { forgetUser } from "../../../src/push/devices/remove-devices.ts";
 import { entriesFor } from "../../../src/push/history/history-blocks.ts";
+import { forgetHistory } from "../../../src/push/history/remove-history.ts";
 import { blockSize } from "../../../src/push/schema.ts";
 import { clearHistory, historyEntries, insertEntries } from "../../support/history-rows.ts";
 import { rows } from "../../support/rows.ts";
@@ -95,6 +96,16 @@ describe.each(backends)("the blocks of the history on %s", (backend) => {
     await db.transaction((tx) => forgetUser(tx, "anna", afterwards));
     await insertEntries(db, after, sql`values ('anna'), ('clara')`);
     expect([await usersOf(before), await usersOf(after)]).toEqual([["boris"], ["anna", "clara"]]);
+  });
+
+  test("a forgotten user keeps a single entry that is to be kept, and without any has no number", async () => {
+    await clearHistory(db);
+    const id = uuidv7(1e12);
+    await insertEntries(db, id, sql`values ('anna')`);
+    await db.transaction((tx) => forgetHistory(tx, "anna", new Date(1e12)));
+    expect(await usersOf(id)).toEqual(["anna"]);
+    await db.transaction((tx) => forgetHistory(tx, "anna", new Date(1e12 + 1)));
+    expect(await rows(db, sql`select user_id from push.history_users`)).toEqual([]);
   });
 
   test.runIf(backend === "PostgreSQL")(
