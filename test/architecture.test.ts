@@ -78,7 +78,7 @@ const STAYING_WORDS: readonly { readonly file: string; readonly words: RegExp; r
     why: "Defaults of the database's settings, which are the program's own name; a service as an example.",
   },
   {
-    file: "src/platform/rpc/messages.ts",
+    file: "src/platform/rpc/protocols.ts",
     words: /^identity$/,
     why: "The encoding of messages that changes nothing, as gRPC and HTTP name it.",
   },

@@ -38,7 +38,7 @@ import { HttpResponse, type NodeRequest, type NodeResponse } from "../../src/pla
 import { listening } from "../../src/platform/http/server.ts";
 import { deadlineExceeded } from "../../src/platform/rpc/faults.ts";
 import { createRpcHandler, type RpcRoute, unaryRoute } from "../../src/platform/rpc/handler.ts";
-import type { Fields } from "../../src/platform/rpc/messages.ts";
+import type { Fields } from "../../src/platform/rpc/protocols.ts";
 import type { UnaryBinding, UnaryCall, UnaryCaller } from "../../src/platform/rpc/unary.ts";
 import { loadTypes, messageOf, methodsOf } from "./protos.ts";
 import { planFor } from "./service.ts";

@@ -15,9 +15,8 @@ import {
 import type { RequestContext } from "../base/request-context.ts";
 import type { NodeRequest, NodeResponse } from "../door/responses.ts";
 import { ActiveCall, type CallOrigin, type RpcPipeline } from "./call.ts";
-import { dropLongTimeouts } from "./dialects.ts";
 import { cancelled } from "./faults.ts";
-import type { MessageLimits } from "./messages.ts";
+import { dropLongTimeouts, type MessageLimits } from "./protocols.ts";
 import type { StreamingMethod } from "./service.ts";
 
 /** Serves a request of a method, whose context there is already. */

@@ -12,11 +12,11 @@ import {
 } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
 import type { RpcProtocol } from "../base/observers.ts";
-import { type Dialect, timeoutOf } from "./dialects.ts";
 import { deadlineExceeded, type Fault, faultOf } from "./faults.ts";
 import type { HttpExchange, Receiver } from "./http-exchange.ts";
 import {
   acceptedEncodings,
+  type Dialect,
   type Encoding,
   encodingOf,
   longestBody,
@@ -25,9 +25,10 @@ import {
   readMessage,
   sendError,
   sendMessage,
+  timeoutOf,
   tooLong,
   writeMessage,
-} from "./messages.ts";
+} from "./protocols.ts";
 
 /** The caller of a unary method, as its protocol presents it. */
 export interface UnaryCaller {

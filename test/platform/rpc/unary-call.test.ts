@@ -12,8 +12,8 @@ import {
 } from "@connectrpc/connect-node";
 import { beforeAll, describe, expect, it } from "vitest";
 import { HttpResponse } from "../../../src/platform/door/responses.ts";
-import { dialectOf } from "../../../src/platform/rpc/dialects.ts";
 import { exchangeOf, Http2Exchange, type HttpExchange } from "../../../src/platform/rpc/http-exchange.ts";
+import { dialectOf } from "../../../src/platform/rpc/protocols.ts";
 import { serveUnary, type UnaryBinding } from "../../../src/platform/rpc/unary.ts";
 import { CounterService } from "../../support/rpc-services.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
