@@ -58,37 +58,25 @@ export function streamHandler(
   const [handler] = router.handlers;
   if (!handler) throw new Error(`${method.descriptor.toString()} has no handler`);
 
-  async function serve(request: NodeRequest, response: NodeResponse, context: RequestContext): Promise<void> {
-    const served: Served = { context };
+  const serve = async (request: NodeRequest, response: NodeResponse, served: Served) => {
     dropLongTimeouts(request.headers);
-    const universal = readRequest(request, response, served);
-    if (universal && handler) await universalResponseToNodeResponse(await handler(universal), response);
-    else {
-      response.statusCode = 400;
-      response.end();
-    }
-  }
+    const values = createContextValues().set(servedKey, served);
+    const universal = universalRequestFromNodeRequest(request, response, undefined, values);
+    served.connection = universal.signal;
+    const body = readBody(request, served);
+    await universalResponseToNodeResponse(await handler({ ...universal, body }), response);
+  };
 
   return (request, response, context) => {
     response.setHeader("x-request-id", context.requestId);
-    serve(request, response, context).catch((thrown: unknown) => {
-      // The caller disconnected during the response, or no response could be made.
+    serve(request, response, { context }).catch((thrown: unknown) => {
+      // The caller disconnected during the response, or its request has no valid authority.
       context.log.debug({ err: thrown }, "An RPC response could not be sent");
-      response.destroy();
+      response.statusCode = 400;
+      if (response.headersSent) response.destroy();
+      else response.end();
     });
   };
-}
-
-/** @returns undefined if the request has no valid authority */
-function readRequest(request: NodeRequest, response: NodeResponse, served: Served) {
-  const values = createContextValues().set(servedKey, served);
-  try {
-    const universal = universalRequestFromNodeRequest(request, response, undefined, values);
-    served.connection = universal.signal;
-    return { ...universal, body: readBody(request, served) };
-  } catch {
-    return undefined;
-  }
 }
 
 /** The body. Reading ends with the call, and its unread rest is discarded, so that the caller gets the response. */

@@ -92,6 +92,7 @@ describe("not a call", () => {
     "POST /x.Y/Z HTTP/1.0\r\n\r\n",
     `POST ${path} HTTP/1.0\r\n\r\n`,
     `POST ${path} HTTP/1.1\r\nHost: [\r\n\r\n`,
+    "POST /gatepost.test.v1.CounterService/Count HTTP/1.1\r\nHost: [\r\nContent-Type: application/connect+json\r\n\r\n",
   ])("%j gets a response, and the server lives", async (head) => {
     await rawHttp(/^HTTP\/1.1 4(00|04|15) /, head);
     expect((await post(`{"token":"active"}`)).status).toBe(200);
