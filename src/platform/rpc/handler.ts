@@ -60,12 +60,13 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
     const path = `/${service}/${method.descriptor.name}`;
     if (method.kind !== "unary") {
       const serve = streamHandler(pipeline, method, limits);
-      return methodRoute(path, (exchange) => {
+      const respond: Respond = (exchange) => {
         const { "x-request-id": id, traceparent } = exchange.headers;
         const [request, response] = exchange.node();
         serve(request, response, new RequestContext(logger, textOf(id), textOf(traceparent)));
         return new Promise((resolve) => response.once("close", resolve));
-      });
+      };
+      return routeBy(path, toPost(respond));
     }
     const binding: UnaryBinding = {
       descriptor: method.descriptor,
@@ -89,21 +90,17 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
 
 type Respond = (exchange: HttpExchange) => Promise<void>;
 
-/** @param respond to a POST */
-function methodRoute(path: string, respond: Respond, sheddable?: Prioritized): RpcRoute {
-  return routeBy(
-    path,
-    (exchange) => {
-      // HTTP/2 permits any case.
-      const method = exchange.method?.toUpperCase();
-      if (method === "POST") return respond(exchange);
-      const headers = { "x-request-id": requestIdOf(exchange.headers["x-request-id"]) };
-      if (method !== "OPTIONS") exchange.send(405, { ...headers, allow: "POST" });
-      else exchange.send(204, { ...headers, allow: "OPTIONS, POST" });
-      return over;
-    },
-    sheddable,
-  );
+/** Responds to a POST so, and to all else without a call. */
+function toPost(respond: Respond): Respond {
+  return (exchange) => {
+    // HTTP/2 permits any case.
+    const method = exchange.method?.toUpperCase();
+    if (method === "POST") return respond(exchange);
+    const headers = { "x-request-id": requestIdOf(exchange.headers["x-request-id"]) };
+    if (method !== "OPTIONS") exchange.send(405, { ...headers, allow: "POST" });
+    else exchange.send(204, { ...headers, allow: "OPTIONS, POST" });
+    return over;
+  };
 }
 
 function routeBy(path: string, handle: Respond, sheddable?: Prioritized): RpcRoute {
@@ -131,7 +128,7 @@ export function unaryRoute(
     respondWith(exchange, otherContentType, 415);
     return over;
   };
-  return methodRoute(path, respond, sheddable);
+  return routeBy(path, toPost(respond), sheddable);
 }
 
 /** Responds without a call: in the caller's protocol, or with the HTTP status. */
