@@ -12,16 +12,17 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { outputOf, ROOT, say } from "./command.ts";
 
-/** The lowest version that Chart.yaml names, and the newest that there is. */
-const kubernetesVersions = ["1.28", "1.37"];
+/** The lowest version that Chart.yaml names, one that many have, and the newest that there is. */
+const kubernetesVersions = ["1.28", "1.30", "1.37"];
 const manifestsFile = "deploy/kubernetes/gatepost.yaml";
 const header = "# What `npm run chart` makes of deploy/helm/gatepost with its default values. Do not edit.\n";
 const sources = join(ROOT, "scripts/chart");
 const venv = join(ROOT, ".data/chart");
 
-/** Values that a deployment may set and the default values leave out. */
+/** Values that a deployment may set and the default values leave out: one of every kind. */
 const otherValues = {
-  image: { repository: "registry.example.com/gatepost", tag: "1.2.3" },
+  image: { repository: "registry.example.com/gatepost", tag: "1.2.3", pullPolicy: "Always" },
+  secretName: "secrets",
   database: { settings: { DB_READ_HOSTS: "standby-1,standby-2", DB_POOL_SIZE: 5 } },
   services: {
     settings: {
@@ -46,11 +47,28 @@ const otherValues = {
         },
       },
     },
+    serviceAccountName: "gatepost",
+    extraVolumes: [{ name: "authority", configMap: { name: "authority" } }],
+    extraVolumeMounts: [{ name: "authority", mountPath: "/authority", readOnly: true }],
+    extraEnv: [{ name: "NODE_EXTRA_CA_CERTS", value: "/authority/ca.pem" }],
+    envFrom: [{ configMapRef: { name: "more", optional: true } }],
   },
-  auth: { pod: { nodeSelector: { pool: "auth" } } },
-  push: { settings: { PUSH_TTL_SECONDS: 2_419_200 } },
+  auth: { pod: { nodeSelector: { pool: "auth" } }, replicas: 3, autoscaling: { enabled: false } },
+  push: {
+    pod: { tolerations: [] },
+    settings: {
+      PLATFORM_SECURITY_URL: "http://proxy:9090",
+      PUSH_DB_NAME: "push",
+      PUSH_TTL_SECONDS: 2_419_200,
+      SHUTDOWN_DELAY_SECONDS: 0,
+    },
+  },
   networkPolicy: { enabled: false },
+  podMonitor: { enabled: true, labels: { release: "prometheus" } },
+  prometheusRule: { enabled: true, labels: { release: "prometheus" } },
 };
+
+const alarms = readFileSync(join(ROOT, "deploy/prometheus-alerts.yaml"), "utf8");
 
 /** Texts in the manifests of these values, with how often each must occur, and the fault of the chart otherwise. */
 const expected: readonly (readonly [text: string, times: number, wrong: string])[] = [
@@ -59,9 +77,20 @@ const expected: readonly (readonly [text: string, times: number, wrong: string])
   ["example.com/team: identity", 3, "leaves out a Pod's annotations"],
   ["disk: ssd", 3, "does not merge the nodeSelector of a part with that of all"],
   ["pool: auth", 1, "gives a part the nodeSelector of another"],
-  ["key: dedicated", 3, "leaves out a Pod's tolerations"],
+  ["key: dedicated", 2, "leaves out a Pod's tolerations, or does not let a part have none"],
   ["nodeAffinity:", 3, "leaves out a Pod's affinity"],
   ["name: OTEL_EXPORTER_OTLP_HEADERS_FILE", 2, "does not hand a further secret to both services"],
+  ["serviceAccountName: gatepost", 3, "leaves out a Pod's serviceAccountName"],
+  ["mountPath: /authority", 3, "leaves out a Pod's extraVolumeMounts"],
+  ["name: NODE_EXTRA_CA_CERTS", 3, "leaves out a Pod's extraEnv"],
+  ["configMapRef:", 3, "leaves out a Pod's envFrom"],
+  ['{ name: PLATFORM_SECURITY_URL, value: "http://proxy:9090" }', 1, "goes over PLATFORM_SECURITY_URL"],
+  ['{ name: SHUTDOWN_DELAY_SECONDS, value: "0" }', 1, "goes over a setting that is 0"],
+  ["kind: HorizontalPodAutoscaler", 1, "does not let a service be without autoscaling"],
+  ["replicas: 3", 1, "does not have so many Pods without autoscaling"],
+  ["clusterIP: None", 2, "has no headless Service of each service"],
+  ["release: prometheus", 2, "leaves out labels that the Prometheus operator selects by"],
+  [alarms.trim().replaceAll("\n", "\n  "), 1, "has other alarms than deploy/"],
 ];
 
 /** Values with a wrong type for Kubernetes: if they pass, nothing is checked. */
@@ -98,8 +127,7 @@ async function isRefused(values: object): Promise<boolean> {
 
 process.chdir(ROOT);
 await install();
-const manifests = await render({});
-const others = await render(otherValues);
+const [manifests, others] = await Promise.all([render({}), render(otherValues)]);
 for (const [text, times, wrong] of expected)
   if (others.split(text).length - 1 !== times) throw new Error(`The chart ${wrong}.`);
 if (!(await isRefused(wrongValues))) throw new Error("The check lets wrong manifests pass.");

@@ -10,6 +10,20 @@ app.kubernetes.io/component: {{ .part }}
 {{- if and (kindIs "float64" .) (eq (toString (floor .)) (toString .)) }}{{ printf "%.0f" . }}{{ else }}{{ toString . }}{{ end }}
 {{- end }}
 
+{{/*
+A list of settings as one, as JSON: of those with one name the last holds, also one that is 0 or empty, over which
+`merge` goes.
+*/}}
+{{- define "gatepost.settings" -}}
+{{- $all := dict }}
+{{- range . }}
+{{- range $name, $value := . }}
+{{- $_ := set $all $name $value }}
+{{- end }}
+{{- end }}
+{{- toJson $all }}
+{{- end }}
+
 {{/* All environment variables of a part: a dict of `settings`, and of `secrets`, which are files. */}}
 {{- define "gatepost.env" -}}
 - { name: NODE_ENV, value: production }
@@ -36,6 +50,9 @@ How the Pods of a part are run: what is said of all, and above it what is said o
 {{ $name }}: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- with .placement.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
 automountServiceAccountToken: false
 # Or Kubernetes sets variables for each Service of the namespace, such as DB_PORT for one that is called db.
 enableServiceLinks: false
@@ -57,12 +74,15 @@ volumes:
         {{- end }}
   - name: tmp
     emptyDir: {}
+  {{- with .placement.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
-{{/* What every container has. */}}
+{{/* What every container has: a dict of `root`, `placement`, `settings` and `secrets`. */}}
 {{- define "gatepost.container" -}}
-image: {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
-imagePullPolicy: {{ .Values.image.pullPolicy }}
+image: {{ .root.Values.image.repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
@@ -70,4 +90,14 @@ securityContext:
 volumeMounts:
   - { name: secrets, mountPath: /run/secrets/gatepost, readOnly: true }
   - { name: tmp, mountPath: /tmp }
+  {{- with .placement.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+env: {{- include "gatepost.env" . | nindent 2 }}
+  {{- with .placement.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .placement.envFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
