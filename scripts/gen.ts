@@ -11,6 +11,7 @@ import { pathToFileURL } from "node:url";
 import openapiTS, { astToString } from "openapi-typescript";
 import { parse } from "yaml";
 import { asyncapiDocument, publishedEvents } from "./asyncapi.ts";
+import { chartValues } from "./chart-values.ts";
 import { outputOf, ROOT, say } from "./command.ts";
 import { settingsTable } from "./settings-doc.ts";
 
@@ -97,6 +98,16 @@ const settingsPage: Generator = {
   },
 };
 
+/** The schema of the Helm chart's values, which knows the settings. */
+const chartSchema: Generator = {
+  output: "deploy/helm/gatepost/values.schema.json",
+  async generate(target) {
+    const file = join(target, this.output);
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, `${JSON.stringify(chartValues, undefined, 1)}\n`);
+  },
+};
+
 /** Characters that a password must have: shorter common ones need no list. */
 const MIN_PASSWORD_LENGTH = 8;
 const COMMON_PASSWORDS = 10_000;
@@ -128,6 +139,7 @@ const GENERATORS: readonly Generator[] = [
   protoDescriptorSets,
   asyncapiDocuments,
   settingsPage,
+  chartSchema,
   commonPasswords,
 ];
 
