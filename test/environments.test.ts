@@ -116,6 +116,7 @@ interface ComposeService {
   readonly command?: string | readonly string[];
   readonly environment?: Readonly<Record<string, string | number | null>>;
   readonly ports?: readonly unknown[];
+  readonly logging?: { readonly options: Readonly<Record<string, string>> };
 }
 
 describe.each([
@@ -161,6 +162,14 @@ describe.each([
       }
     },
   );
+
+  test("its PostgreSQL is the tested version, and no log fills the disk", () => {
+    const [, tested] = read("docs/deployment.md").match(/tested with (\d+)/) ?? [];
+    const images = Object.values(services).flatMap(({ image = "" }) => image.match(/^postgres:.*/) ?? []);
+    expect([...new Set(images)]).toEqual([`postgres:${tested}`]);
+    for (const [name, { logging }] of Object.entries(services))
+      expect(logging?.options, name).toEqual({ "max-size": "100m", "max-file": "5" });
+  });
 
   test("its ports are published on the loopback address alone", () => {
     const ports = Object.values(services).flatMap((service) => service.ports ?? []);
