@@ -12,6 +12,7 @@ import { findPgbouncer } from "./pgbouncer.ts";
 import { findPostgresql, installPostgresql } from "./postgresql/binaries.ts";
 import { findPromtool } from "./promtool.ts";
 import { findRedis } from "./redis.ts";
+import { findSystemdAnalyze } from "./systemd.ts";
 import { findFaketime } from "./wrong-clock.ts";
 
 /** What is counted: tests, and as failed also whatever failed outside of a test. */
@@ -53,6 +54,11 @@ const programs = [
     find: findFaketime,
     without:
       "libfaketime was not found on this machine, so standbys with wrong clocks are not tested (apt-get install faketime).",
+  },
+  {
+    find: findSystemdAnalyze,
+    without:
+      "systemd-analyze was not found on this machine, so the unit of systemd is not checked (apt-get install systemd).",
   },
   {
     find: findGo,
