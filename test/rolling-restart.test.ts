@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type IncomingMessage, request } from "node:http";
+import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -53,22 +54,29 @@ describe.skipIf(haproxy === "")("HAProxy", () => {
 });
 
 describe.skipIf(haproxy === "")("HAProxy before a process", () => {
+  const cleanup = suiteCleanup();
+  let balancer: Haproxy;
+  /** Is ready, and leaves every request to a test. */
+  const server = createServer((request, response) => {
+    if (request.url === "/health/ready") response.end();
+    else server.emit("asked", request.socket);
+  });
+  beforeAll(async () => {
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    cleanup.defer(() => void server.close().closeAllConnections());
+    balancer = await startHaproxy(["timeout server 10m", "timeout server 1s"]);
+    cleanup.defer(() => balancer.stop());
+    const address = server.address();
+    const at = `127.0.0.1:${typeof address === "object" && address ? address.port : 0}`;
+    for (const service of ["auth", "push"] as const)
+      await balancer.add(service, 1, { origin: `http://${at}`, grpc: at, management: `http://${at}` });
+  });
+
   test.each([
     ["createIdentity", "/v1/identities"],
     ["generateTokens", "/oauth2/v1/tokens"],
   ])("responds to %s with a broken body as its document declares", async (operation, path) => {
-    await using open = new AsyncDisposableStack();
-    const balancer = await startHaproxy();
-    open.defer(() => balancer.stop());
-    const server = createServer((request, response) => {
-      if (request.url === "/health/ready") response.end();
-      else server.emit("asked");
-    }).listen(0, "127.0.0.1");
-    open.defer(() => void server.close().closeAllConnections());
-    await once(server, "listening");
-    const address = server.address();
-    const at = `127.0.0.1:${typeof address === "object" && address ? address.port : 0}`;
-    await balancer.add("auth", 1, { origin: `http://${at}`, grpc: at, management: `http://${at}` });
     const asked = request(`${balancer.origin}/api/auth${path}`, { method: "POST" });
     asked.setHeader("x-request-id", "mine");
     asked.write("x");
@@ -82,6 +90,24 @@ describe.skipIf(haproxy === "")("HAProxy before a process", () => {
     expect(incoming?.statusCode).toBe(400);
     readContract("auth").check(operation, new Response(body, { status: 400, headers }), body);
     expect(headers.get("x-request-id")).toBe("mine");
+  });
+
+  test.each([
+    ["ends in the middle", "auth", "createIdentity", "/v1/identities"],
+    ["ends in the middle", "auth", "generateTokens", "/oauth2/v1/tokens"],
+    ["stays silent", "auth", "createIdentity", "/v1/identities"],
+    ["stays silent", "push-orchestration", "sendPushNotification", "/v1/pushprovider/push"],
+  ])("that %s responds for %s to %s with the 503 of its document", async (how, name, operation, path) => {
+    const asked = once(server, "asked");
+    const headers = { "x-request-id": "mine" };
+    const responded = fetch(`${balancer.origin}/api/${name}${path}`, { method: "POST", headers });
+    const [socket]: Socket[] = await asked;
+    if (how === "ends in the middle") socket?.destroy();
+    const response = await responded;
+    const body = await response.text();
+    expect(response.status).toBe(503);
+    readContract(name).check(operation, response, body);
+    expect(response.headers.get("x-request-id")).toBe("mine");
   });
 });
 

@@ -47,9 +47,12 @@ export function findHaproxy(): string | undefined {
     .find((program) => existsSync(program));
 }
 
+/** What a test changes in the configuration: a pattern that has to be in it, and what takes its place. */
+type Change = readonly [from: RegExp | string, to: string];
+
 /** The shipped configuration with ports of this machine, and servers that are named later. */
-function configuration(http: number, grpc: number, socket: string): string {
-  const changes = [
+function configuration(http: number, grpc: number, socket: string, own: readonly Change[]): string {
+  const changes: readonly Change[] = [
     [/^global$/m, `global\n    stats socket ${socket} level admin`],
     [/^resolvers docker\n( {4}.*\n)+/m, ""],
     [" resolvers docker init-addr none", " disabled"],
@@ -58,7 +61,8 @@ function configuration(http: number, grpc: number, socket: string): string {
     [/(server-template \w+ 2) \w+:\d+/g, "$1 127.0.0.1:1"],
     // The built-in verifier of one-time codes has them in memory.
     [/^backend auth_http$/m, "backend auth_http\n    use-server auth1 if { path_beg /otp-verifier }"],
-  ] as const;
+    ...own,
+  ];
   return changes.reduce(
     (config, [from, to]) => {
       const changed = config.replace(from, to);
@@ -70,7 +74,7 @@ function configuration(http: number, grpc: number, socket: string): string {
 }
 
 /** Starts it on any free ports. */
-export async function startHaproxy(): Promise<Haproxy> {
+export async function startHaproxy(...changes: readonly Change[]): Promise<Haproxy> {
   const program = findHaproxy();
   if (program === undefined) throw new Error("HAProxy is not on this machine.");
   const directory = mkdtempSync(join(tmpdir(), "haproxy-"));
@@ -84,7 +88,7 @@ export async function startHaproxy(): Promise<Haproxy> {
   });
   const [http, grpc] = await onSparePorts("HAProxy", async () => {
     const ports = [sparePort(), sparePort()] as const;
-    writeFileSync(file, configuration(...ports, socket));
+    writeFileSync(file, configuration(...ports, socket, changes));
     child = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
     return (await listens(child, socket)) ? ports : undefined;
   });
