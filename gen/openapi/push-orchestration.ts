@@ -149,8 +149,9 @@ export interface paths {
         };
         /**
          * List notifications with their progress
-         * @description A page of all notifications that were sent, test runs included, the newest first; or, with `idempotencyKey`, of
-         *     the one that was sent with this key: a client that cannot read the header `Notification-Id` finds it here.
+         * @description A page of all notifications that were sent, test runs included, the newest first; with `state`, of those that
+         *     are in one of these states; with `idempotencyKey`, of the one that was sent with this key: a client that cannot
+         *     read the header `Notification-Id` finds it here.
          */
         get: operations["listNotifications"];
         put?: never;
@@ -1475,6 +1476,11 @@ export interface operations {
                  *     is empty.
                  */
                 idempotencyKey?: string;
+                /**
+                 * @description The state that notifications must be in; repeat it for several. Those that have not ended are
+                 *     `state=PLANNING&state=SENDING&state=PAUSED`, which are found at once, however many have ended.
+                 */
+                state?: components["schemas"]["NotificationState"][];
                 /** @description Number of the page; the first is 0. */
                 page?: components["parameters"]["PageNumber"];
                 /** @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so. */

@@ -107,10 +107,11 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       const request = page === undefined && size === undefined ? undefined : pageOf({ page, size, sort });
       return { status: 200, body: { viewed: await history.summary(userOf(caller), request) } };
     },
-    async listNotifications({ query: { page, size, idempotencyKey, ...rest } }, { caller }) {
+    async listNotifications({ query: { page, size, idempotencyKey, state: states, ...rest } }, { caller }) {
       nothingElse(rest);
-      const key = idempotencyKey === undefined ? undefined : { clientId: clientOf(caller), idempotencyKey };
-      return { status: 200, body: await notifications.list(pageOf({ page, size }), key) };
+      const sentWith =
+        idempotencyKey === undefined ? undefined : { clientId: clientOf(caller), idempotencyKey };
+      return { status: 200, body: await notifications.list(pageOf({ page, size }), { sentWith, states }) };
     },
     getNotification: ofNotification((id) => notifications.get(id)),
     pauseNotification: ofNotification((id) => notifications.pause(id)),

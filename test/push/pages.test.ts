@@ -47,6 +47,20 @@ describe("pages", () => {
     }
   });
 
+  it("of notifications have those of the states that are asked for", async () => {
+    const page = { page: 0, size: 20, sort: [] };
+    for (const [query, states] of [
+      ["", undefined],
+      ["?state=PAUSED", ["PAUSED"]],
+      ["?state=PLANNING&state=SENDING", ["PLANNING", "SENDING"]],
+    ] as const) {
+      expect((await asOffice("listNotifications", { query })).status).toBe(200);
+      expect(asked.splice(0)).toEqual([page, { states }]);
+    }
+    for (const query of ["?state=", "?state=paused", "?state=PAUSED,SENDING", "?state=PAUSED&state=DONE"])
+      expect(refusedAt(await asOffice("listNotifications", { query }))).toMatch(/^\/query\/state\/\d$/);
+  });
+
   it("mark nothing as viewed for HEAD, which shows nothing", async () => {
     const { operations } = readContract("push-orchestration");
     const path = operations.find((operation) => operation.id === "getNotificationsHistory")?.path;

@@ -3,7 +3,7 @@
  * deadLettered + remaining.
  */
 import { eq, type SQL, sql } from "drizzle-orm";
-import type { Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import {
   boolean,
   integer,
@@ -118,11 +118,32 @@ const describedFields = {
 };
 const described = selection(describedFields);
 
+/** What notifications a list has; without any of these, all. */
+interface Filter {
+  /** Only the one that was sent with this key. */
+  readonly sentWith?: ClientKey | undefined;
+  /** Only those in one of these states. */
+  readonly states?: readonly NotificationState[] | undefined;
+}
+
+const hasKey = (key: ClientKey) => sql`${notification.id} = (${notificationOfKey(key)})`;
+
+/** That those which have not ended are not completed follows, but only when it is said is their index used. */
+function isInState(states: readonly NotificationState[]): SQL {
+  const isIn = sql`${notification.state} = any(${arrayLiteral(states)}::text[])`;
+  const mayHaveEnded = states.some((state) => state === "COMPLETED" || state === "CANCELLED");
+  return mayHaveEnded ? isIn : sql`${isIn} and ${notification.completedAt} is null`;
+}
+
 export function createProgress(db: Database) {
   return {
-    /** Lists notifications, the newest first; with a key, only the one that was sent with it. */
-    async list({ page, size }: PageRequest, sentWith?: ClientKey): Promise<Page<NotificationProgress>> {
-      const wanted = sentWith ? sql`${notification.id} = (${notificationOfKey(sentWith)})` : sql`true`;
+    /** Lists notifications, the newest first. */
+    async list(
+      { page, size }: PageRequest,
+      { sentWith, states }: Filter = {},
+    ): Promise<Page<NotificationProgress>> {
+      const conditions = [...(sentWith ? [hasKey(sentWith)] : []), ...(states ? [isInState(states)] : [])];
+      const wanted = conditions.length === 0 ? sql`true` : sql.join(conditions, sql` and `);
       const found = await rows(
         db,
         described,

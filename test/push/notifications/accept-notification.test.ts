@@ -58,7 +58,7 @@ describe.each(backends)("accepting notifications on %s", (backend) => {
     await accept("another");
     const sentWith = async (idempotencyKey: string, clientId = "backoffice") => {
       const key = { clientId, idempotencyKey };
-      const { content, ...page } = await lab.notifications.list({ page: 0, size: 20 }, key);
+      const { content, ...page } = await lab.notifications.list({ page: 0, size: 20 }, { sentWith: key });
       return { ...page, ids: content.map(({ id }) => id) };
     };
     const one = { number: 0, size: 20, totalElements: 1 };
