@@ -1,4 +1,5 @@
 /** Finds settings that this version does not have, or that the process does not use, in the tables of all services. */
+import type { AuthSettings } from "./auth/settings.ts";
 import { authTable } from "./auth/settings-table.ts";
 import { cacheTable } from "./platform/cache/cache-settings.ts";
 import { databaseTable, migrationTable } from "./platform/database/settings.ts";
@@ -92,6 +93,15 @@ function missing({ server, auth, push }: Settings): readonly string[] {
   ];
 }
 
+/** Whether the setting names authorities of certificates for connections without any. */
+function isForCleartext(
+  name: string,
+  { database, cache }: Pick<AuthSettings, "database" | "cache">,
+): boolean {
+  if (name === "DB_SSL_CA") return database.kind === "postgres" && database.ssl === "disable";
+  return name === "CACHE_CA" && cache?.isSecure === false;
+}
+
 const providers: Readonly<Record<string, ProviderName>> = { FCM_: "fcm", APNS_: "apns", WEBPUSH_: "webpush" };
 
 function whyUnused(service: ServiceName, name: string, settings: Settings): string | undefined {
@@ -101,6 +111,7 @@ function whyUnused(service: ServiceName, name: string, settings: Settings): stri
     return "in production only npm run migrate uses it, so a server need not know it";
   if (own.database.kind === "embedded" && name.startsWith("DB_"))
     return "without DB_HOST the database is embedded";
+  if (isForCleartext(name, own)) return "connections are not encrypted";
   if (!own.broker && name.startsWith("BROKER_") && name !== "BROKER_URL") return "BROKER_URL is not set";
   if (!own.cache && name.startsWith("CACHE_") && name !== "CACHE_HOST") return "CACHE_HOST is not set";
   if (service !== "push" || !push) return undefined;

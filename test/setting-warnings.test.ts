@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { rootCertificates } from "node:tls";
 import { describe, expect, test } from "vitest";
 import type { EnvironmentVariables } from "../src/platform/settings/environment.ts";
 import { readSettings } from "../src/services.ts";
@@ -54,6 +55,16 @@ test.each<[string, string, string]>([
   ["PLATFORM_SECURITY_URL", "http://auth:9090", "SERVICES does not name push"],
 ])("production without push names %s=%s", async (name, value, why) => {
   expect(await production({ [name]: value })).toEqual([`${name} is set, but is not used: ${why}`]);
+});
+
+test("authorities have no use where nothing is encrypted", async () => {
+  const ca = { DB_SSL_CA: rootCertificates[0], CACHE_CA: rootCertificates[0] };
+  const hosts = { DB_HOST: "db", CACHE_HOST: "cache" };
+  expect(await development({ ...hosts, ...ca })).toEqual([
+    "DB_SSL_CA is set, but is not used: connections are not encrypted",
+    "CACHE_CA is set, but is not used: connections are not encrypted",
+  ]);
+  expect(await development({ ...hosts, ...ca, DB_SSL: "require", CACHE_TLS: "YES" })).toEqual([]);
 });
 
 test("a key to ask with has no use without an address to ask at", async () => {
