@@ -52,17 +52,13 @@ const heldFields = {
 };
 const held = selection(heldFields);
 
-type Held = RowOf<typeof heldFields> & NotificationProgress;
-
 /** Lists the notifications that are held, in the order of their acceptance. */
-export async function listHeld(db: Database): Promise<Held[]> {
-  const found = await rows(
-    db,
-    held,
-    sql`select ${held} from ${notifications} n where ${isHeld} order by ${n.id}`,
-  );
+export async function listHeld(db: Database): Promise<(RowOf<typeof heldFields> & NotificationProgress)[]> {
+  const wanted = sql`select ${held} from ${notifications} n where ${isHeld} order by ${n.id}`;
   const progress = createProgress(db);
-  const list: Held[] = [];
-  for (const one of found) list.push({ ...one, ...(await progress.get(one.id)) });
-  return list;
+  // One after the other: there may be more of them than connections.
+  return Array.fromAsync(await rows(db, held, wanted), async (one) => ({
+    ...one,
+    ...(await progress.get(one.id)),
+  }));
 }
