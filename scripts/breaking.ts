@@ -1,5 +1,5 @@
 /**
- * Checks that no published contract has an undeclared breaking change. Compares proto/ (with buf) and openapi/
+ * `npm run breaking [-- <commit>]`: checks that no published contract has an undeclared breaking change. Compares proto/ (with buf) and openapi/
  * with the baseline: the commit that is named as argument, or else the newest release tag below HEAD; before the
  * first release origin/main, or else the previous commit.
  *
@@ -13,12 +13,17 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parse } from "yaml";
-import { outputOf, ROOT, run, say } from "./command.ts";
+import { readArguments } from "../src/command.ts";
+import { outputOf, ROOT, run, say, usageIn } from "./command.ts";
 import type { Break } from "./openapi/breaking.ts";
 import { declaresBreak, openapiBreaks } from "./openapi/breaking.ts";
 import type { JsonObject } from "./openapi/document.ts";
 import { objectOf } from "./openapi/document.ts";
 import { protoBreaks } from "./proto/breaking.ts";
+
+const {
+  positionals: [asked],
+} = readArguments({ usage: usageIn(import.meta.filename), options: {}, operands: [0, 1] });
 
 interface Baseline {
   readonly name: string;
@@ -113,7 +118,6 @@ async function proto(folder: string, files: readonly string[]): Promise<boolean>
   return undeclared.length === 0;
 }
 
-const [, , asked] = process.argv;
 const baseline = await (asked === undefined ? findBaseline() : namedBaseline(asked));
 if (baseline === undefined && asked !== undefined) {
   const next = (await isShallow())

@@ -10,7 +10,13 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { outputOf, ROOT, say } from "./command.ts";
+import { readArguments } from "../src/command.ts";
+import { outputOf, ROOT, say, usageIn } from "./command.ts";
+
+const { values: asked } = readArguments({
+  usage: usageIn(import.meta.filename),
+  options: { check: { type: "boolean" } },
+});
 
 /** The lowest version that Chart.yaml names, one that many have, and the newest that there is. */
 const kubernetesVersions = ["1.28", "1.30", "1.37"];
@@ -139,7 +145,7 @@ for (const [text, times, wrong] of expected)
   if (others.split(text).length - 1 !== times) throw new Error(`The chart ${wrong}.`);
 const isUpToDate = existsSync(manifestsFile) && readFileSync(manifestsFile, "utf8") === manifests;
 if (isUpToDate) say(`${manifestsFile} is up to date.`);
-else if (process.argv.includes("--check")) {
+else if (asked.check) {
   say(`${manifestsFile} has drifted from the chart. Run \`npm run chart\` and commit what it writes.`);
   process.exitCode = 1;
 } else {

@@ -4,6 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { delimiter, join, resolve } from "node:path";
 
 /** The root of the repository: the working directory of every script, wherever it was started. */
@@ -50,6 +51,12 @@ export async function outputOf(command: string, ...args: string[]): Promise<stri
   const { ok, stdout, output } = await run(command, args);
   if (!ok) throw new Error(`${command} ${args.join(" ")} failed:\n${output}`);
   return stdout;
+}
+
+/** The usage of a program of this repository: its opening comment. */
+export function usageIn(file: string): string {
+  const [, comment = ""] = /^\/\*\*\n([\s\S]*?)\n \*\/\n/.exec(readFileSync(file, "utf8")) ?? [];
+  return comment.replaceAll(/^ \* ?/gm, "").replaceAll("`", "");
 }
 
 /** Writes a line to the terminal or the CI log. */

@@ -5,7 +5,9 @@
  * `GATEPOST_URL` and `GATEPOST_GRPC` name a server elsewhere. `DEMO_TRANSCRIPT` is explained in
  * demo/transcript.ts.
  */
-import { say } from "./command.ts";
+
+import { readArguments } from "../src/command.ts";
+import { say, usageIn } from "./command.ts";
 import { type Addresses, type Calls, createCalls } from "./demo/calls.ts";
 import { Mismatch } from "./demo/mismatch.ts";
 import { findNothing, notify } from "./demo/notifications.ts";
@@ -14,6 +16,8 @@ import { obstacle, readAddresses } from "./demo/server.ts";
 import { register, signIn } from "./demo/signing-in.ts";
 import { createStage, type Stage } from "./demo/stage.ts";
 import { change, introspect, refresh, revoke, sayGoodbye, verifyLocally } from "./demo/tokens.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 async function life(stage: Stage): Promise<void> {
   showChapter("A user appears");

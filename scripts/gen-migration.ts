@@ -5,7 +5,8 @@
 import { existsSync } from "node:fs";
 import { glob, readFile, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { type Outcome, ROOT, run, say } from "./command.ts";
+import { readArguments } from "../src/command.ts";
+import { type Outcome, ROOT, run, say, usageIn } from "./command.ts";
 
 /** The services that have tables. */
 export async function servicesWithTables(): Promise<readonly string[]> {
@@ -55,8 +56,13 @@ export async function generate(service: string, folder: string, name?: string): 
 }
 
 if (import.meta.main) {
+  const { positionals } = readArguments({
+    usage: usageIn(import.meta.filename),
+    options: {},
+    operands: [0, 1],
+  });
   for (const service of await servicesWithTables()) {
-    const { ok, output } = await generate(service, historyOf(service), process.argv[2]);
+    const { ok, output } = await generate(service, historyOf(service), positionals[0]);
     say(`${service}: ${output.split("\n").at(-1)}`);
     if (ok) continue;
     say(output);

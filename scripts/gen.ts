@@ -1,5 +1,5 @@
 /**
- * Generates all files that are derived from the contracts and the settings tables. With `--check` it only
+ * `npm run gen`: generates all files that are derived from the contracts and the settings tables. `-- --check` only
  * reports differences. Both generate into a temporary tree and compare: an unchanged file is never written, so a
  * server that watches the files is not restarted.
  */
@@ -10,10 +10,16 @@ import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import openapiTS, { astToString } from "openapi-typescript";
 import { parse } from "yaml";
+import { readArguments } from "../src/command.ts";
 import { asyncapiDocument, publishedEvents } from "./asyncapi.ts";
 import { chartValues } from "./chart-values.ts";
-import { outputOf, ROOT, say } from "./command.ts";
+import { outputOf, ROOT, say, usageIn } from "./command.ts";
 import { settingsTable } from "./settings-doc.ts";
+
+const { values: asked } = readArguments({
+  usage: usageIn(import.meta.filename),
+  options: { check: { type: "boolean" } },
+});
 
 /** One kind of generated file. */
 interface Generator {
@@ -175,7 +181,7 @@ async function apply(fresh: string, { file, kind }: Drift): Promise<void> {
   await cp(join(fresh, file), join(ROOT, file));
 }
 
-const check = process.argv.includes("--check");
+const check = asked.check;
 const fresh = await mkdtemp(join(tmpdir(), "gatepost-gen-"));
 try {
   const drifts: Drift[] = [];

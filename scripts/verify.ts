@@ -1,5 +1,5 @@
 /**
- * All checks that a change must pass before it is merged, in one command; continuous integration runs the same.
+ * `npm run verify`: all checks that a change must pass before it is merged, in one command; continuous integration runs the same.
  * It continues after a failure, so that one run shows every failure. Steps that measure no time run side by side, and
  * are told of as they end; the tests come last. The last line is `N passed, N failed`: it counts the tests, and every
  * other step that failed.
@@ -7,8 +7,11 @@
 import { availableParallelism } from "node:os";
 import { performance } from "node:perf_hooks";
 import { inspect } from "node:util";
-import { type Outcome, run, say } from "./command.ts";
+import { readArguments } from "../src/command.ts";
+import { type Outcome, run, say, usageIn } from "./command.ts";
 import { checkMigrations } from "./migrations-check.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 interface Step {
   readonly name: string;

@@ -19,7 +19,8 @@ import {
   NotificationState,
 } from "../gen/proto/push/v1/delivery_pb.ts";
 import { developmentClients, developmentInternalClient } from "../src/auth/client-settings.ts";
-import { say } from "./command.ts";
+import { readArguments } from "../src/command.ts";
+import { say, usageIn } from "./command.ts";
 import { readAddresses } from "./demo/server.ts";
 import { progressBar } from "./progress-bar.ts";
 
@@ -217,7 +218,9 @@ async function watch(http: string, id: string): Promise<string | undefined> {
   }
 }
 
-const [id = ""] = process.argv.slice(2);
+const {
+  positionals: [id = ""],
+} = readArguments({ usage: usageIn(import.meta.filename), options: {}, operands: [1, 1] });
 const addresses = readAddresses(process.env);
 const problem =
   id === "" || !addresses

@@ -1,6 +1,65 @@
-/** How a command for operators ends where it cannot do its work. */
-import { databaseFailure } from "./platform/database/failure.ts";
+/** What the programs have in common: how they read their arguments, and how commands for operators end. */
+import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { exitBadSettings, SettingsError } from "./platform/settings/settings.ts";
+
+interface Command<Options> {
+  /** What `--help` prints: how the command is called, what it does and takes, and its exit codes. */
+  readonly usage: string;
+  readonly options: Options;
+  /** The fewest and the most arguments that are no options; none unless given. */
+  readonly operands?: readonly [fewest: number, most: number];
+}
+
+/** The exit code of a command that got arguments which it does not take: it has done nothing. */
+const exitBadArguments = 2;
+
+/**
+ * The arguments of this process. With `--help` it prints the usage and ends; with one that the command does not take,
+ * or without one that it needs, it names that and ends with exit code 2.
+ */
+export function readArguments<const Options extends ParseArgsOptionsConfig>({
+  usage,
+  options,
+  operands: [fewest, most] = [0, 0],
+}: Command<Options>) {
+  const args = process.argv.slice(2);
+  if (args.includes("--help") || args.includes("-h")) {
+    process.stdout.write(`Usage: ${usage}\n`);
+    process.exit(0);
+  }
+  const kept = args.length === 0 ? keptByNpm(options) : undefined;
+  if (kept !== undefined) refuseArguments(`npm has kept ${kept} for itself: put -- before it.`);
+  const read = parsed(args, options);
+  const [surplus] = read.positionals.slice(most);
+  if (surplus !== undefined) refuseArguments(`Unexpected argument '${surplus}'.`);
+  if (read.positionals.length < fewest) refuseArguments("An argument is missing.");
+  return read;
+}
+
+function parsed<const Options extends ParseArgsOptionsConfig>(args: string[], options: Options) {
+  try {
+    return parseArgs({ args, options, allowPositionals: true });
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    // Its first sentence says what is wrong; the next one is advice on dashes.
+    return refuseArguments(`${error.message.split(". ")[0]?.replace(/\.?$/, ".")}`);
+  }
+}
+
+/** An option that npm has not passed on, as in `npm run migrate --status`, and that would change what is done. */
+function keptByNpm(options: ParseArgsOptionsConfig): string | undefined {
+  const switches = Object.keys(options).filter((name) => options[name]?.type === "boolean");
+  const kept = [...switches, "dry-run"].find(
+    (name) => process.env[`npm_config_${name.replaceAll("-", "_")}`] === "true",
+  );
+  return kept && `--${kept}`;
+}
+
+/** Ends a command that cannot do anything with its arguments. @param reason a sentence that names what is wrong */
+export function refuseArguments(reason: string): never {
+  process.stderr.write(`${reason} Nothing was done. The command with -- --help says what it takes.\n`);
+  process.exit(exitBadArguments);
+}
 
 /** Does a command's work. Bad settings, or a database that cannot be used, end it with a sentence and an exit code. */
 export async function runCommand(work: () => Promise<void>): Promise<void> {
@@ -9,6 +68,8 @@ export async function runCommand(work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
+    // Programs without a database, and those that have to prepare for it, load nothing of it for their arguments.
+    const { databaseFailure } = await import("./platform/database/failure.ts");
     const reason = error instanceof SettingsError ? error.message : databaseFailure(error);
     if (reason === undefined) throw error;
     process.stderr.write(`${reason}\n`);

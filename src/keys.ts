@@ -10,13 +10,18 @@ import {
   retireKeys,
   useNextKey,
 } from "./auth/keys/key-folder.ts";
+import { readArguments, refuseArguments } from "./command.ts";
 
 const usage = `npm run keys -- <command> <folder>
+
+Makes and rotates the key that signs access tokens: docs/operate/keys.md.
 
   new       makes the first key, or else the next one, and publishes that
   use-next  signs with the next key, and keeps the old one published
   retire    stops publishing every key that is neither in use nor next
-  show      lists the keys`;
+  show      lists the keys
+
+Exit codes: 0 done; 1 the folder is not as the command needs it; 2 unknown arguments.`;
 
 const nextStep = {
   signing: "Start the processes of auth with the settings below.",
@@ -62,10 +67,11 @@ function described(folder: string, { signing, next, previous }: KeyFolder): stri
   return lines.map((line) => `  ${line}`.trimEnd()).join("\n");
 }
 
-const [name = "", folder] = process.argv.slice(2);
+const { positionals } = readArguments({ usage, options: {}, operands: [2, 2] });
+const [name = "", folder = ""] = positionals;
 const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+if (command === undefined) refuseArguments(`Unknown command '${name}'.`);
 try {
-  if (command === undefined || folder === undefined) throw new KeyFolderError(usage);
   const text = await command(folder);
   process.stdout.write(
     `${text === "" ? "" : `${text}\n\n`}${described(folder, await readKeyFolder(folder))}\n`,

@@ -1,4 +1,11 @@
 /** The program, after start.js has configured Node.js: settings, server, signals. */
+const { readArguments } = await import("./command.ts");
+const usage = `npm start
+
+Starts the services that SERVICES names. It takes no arguments: settings are variables of the environment, listed in
+docs/settings.md. Exit code 78: a setting is wrong. Commands beside it, each with -- --help, after npm run:
+migrate, keys, revoke-all, watch, demo, fakes`;
+readArguments({ usage, options: {} });
 const { resolveDrizzleDirectly } = await import("./platform/database/drizzle-resolution.ts");
 resolveDrizzleDirectly();
 const { exitBadSettings, SettingsError } = await import("./platform/settings/settings.ts");

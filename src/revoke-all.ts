@@ -2,13 +2,20 @@
 import { setTimeout } from "node:timers/promises";
 import { authMigrations } from "./auth/service.ts";
 import { endAll } from "./auth/tokens/end-authorizations.ts";
-import { runCommand } from "./command.ts";
+import { readArguments, runCommand } from "./command.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { resolveDatabaseSettings } from "./platform/database/settings.ts";
 import { longestLeaseMs } from "./platform/database/standbys/leases.ts";
 import { resolveCommandSettings } from "./platform/settings/server.ts";
 import { valueOrThrow } from "./platform/settings/settings.ts";
+
+const usage = `npm run revoke-all -- --yes
+
+Ends every authorization of all users, for good, after a back-up was restored: docs/operate/backup.md.
+Exit codes: 0 done; 1 nothing was ended; 2 unknown arguments; 78 wrong settings.`;
+
+const { values: asked } = readArguments({ usage, options: { yes: { type: "boolean" } } });
 
 const refusal = `This signs everybody out: it ends every authorization in the database of auth, for good.
 If that is what you want: npm run revoke-all -- --yes
@@ -19,7 +26,7 @@ await runCommand(async () => {
   const settings = resolveDatabaseSettings(process.env, { environment, dataDir, service: "auth" });
   const database = await openDatabase(valueOrThrow(settings), authMigrations);
   try {
-    if (process.argv.includes("--yes")) await revokeAll(database);
+    if (asked.yes) await revokeAll(database);
     else fail(refusal);
   } finally {
     await database.close();

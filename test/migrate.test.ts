@@ -42,6 +42,40 @@ test("a setting that only a server has does not keep the schema from being migra
   expect(program.output()).toContain('The schema "auth" is up to date');
 });
 
+const status = (env: Record<string, string>) =>
+  startProgram([process.execPath, "src/migrate.ts", "--status"], { SERVICES: "auth", ...env });
+
+test("--status says what would be run in an empty database, and exits with 3", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "gatepost-status-"));
+  cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const missing = status({ DATA_DIR: directory });
+  expect(await missing.ended(), missing.output()).toBe(3);
+  expect(missing.stdout()).toBe("auth/0000_first: would be run\n");
+});
+
+test.runIf(backends.includes("PostgreSQL"))(
+  "--status changes nothing in PostgreSQL, and takes a database of a newer version for up to date",
+  async () => {
+    const database = await createMigratedDatabase();
+    cleanup.defer(() => database.drop());
+    const url = requiredPostgresUrl();
+    url.pathname = `/${database.name}`;
+    const admin = postgres(url.href, { max: 1, onnotice: () => undefined });
+    cleanup.defer(() => admin.end());
+    const exit = async (code: number) => {
+      const program = status(databaseEnvironment(database));
+      expect(await program.ended(), program.output()).toBe(code);
+      return program.stdout();
+    };
+    expect(await exit(0)).toBe("auth/0000_first: has been run\n");
+    await admin`insert into migrations.auth (hash, created_at) values ('newer', 9000000000000)`;
+    await exit(0);
+    await admin.unsafe("drop schema migrations cascade");
+    expect(await exit(3)).toContain("0000_first: would be run");
+    expect(await admin`select from pg_namespace where nspname = 'migrations'`).toHaveLength(0);
+  },
+);
+
 /** Sets the clock of a process forward by 590 seconds at each SIGUSR2. */
 const clockAhead = `data:text/javascript,
   const now = performance.now.bind(performance);

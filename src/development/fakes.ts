@@ -1,13 +1,15 @@
 /** The program `npm run fakes`: fakes of the push providers on fixed ports, for development and staging. */
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { readArguments, refuseArguments } from "../command.ts";
 import { createLogger } from "../platform/observability/logger.ts";
 import { createLifecycle } from "../platform/process/lifecycle.ts";
 import { type ProviderFakes, startProviderFakes } from "./provider-fakes/provider-fakes.ts";
 import { loadCredentials, writeSecret } from "./provider-fakes/stored-credentials.ts";
 
-const usage = `Usage: npm run fakes -- [options]
+const usage = `npm run fakes -- [options]
+
+Starts fakes of FCM, APNs and Web Push: docs/push/provider-fakes.md.
 
   --control-port <port>   9300; always on loopback
   --fcm-port <port>       9301
@@ -17,8 +19,7 @@ const usage = `Usage: npm run fakes -- [options]
   --public-host <name>    what clients call that host, where it differs
   --cert <file>           TLS certificate (PEM) of the three, with --key; cleartext without
   --key <file>
-  --data <directory>      where the credentials are kept (.data/fakes)
-`;
+  --data <directory>      where the credentials are kept (.data/fakes)`;
 
 interface Options {
   readonly ports: { control: number; fcm: number; apns: number; webpush: number };
@@ -28,14 +29,23 @@ interface Options {
   readonly data: string;
 }
 
-/** Invalid command-line options; the message says what is wrong. */
-class UsageError extends Error {}
-
-function readOptions(args: readonly string[]): Options | "help" {
-  const { values } = parse(args);
-  if (values.help) return "help";
+function readOptions(): Options {
+  const { values } = readArguments({
+    usage,
+    options: {
+      "control-port": { type: "string", default: "9300" },
+      "fcm-port": { type: "string", default: "9301" },
+      "apns-port": { type: "string", default: "9302" },
+      "webpush-port": { type: "string", default: "9303" },
+      host: { type: "string", default: "127.0.0.1" },
+      "public-host": { type: "string" },
+      cert: { type: "string" },
+      key: { type: "string" },
+      data: { type: "string", default: ".data/fakes" },
+    },
+  });
   const { cert, key } = values;
-  if ((cert === undefined) !== (key === undefined)) throw new UsageError("--cert and --key go together.");
+  if ((cert === undefined) !== (key === undefined)) refuseArguments("--cert and --key go together.");
   return {
     ports: {
       control: port("control-port", values["control-port"]),
@@ -50,32 +60,10 @@ function readOptions(args: readonly string[]): Options | "help" {
   };
 }
 
-function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
-      args: [...args],
-      options: {
-        "control-port": { type: "string", default: "9300" },
-        "fcm-port": { type: "string", default: "9301" },
-        "apns-port": { type: "string", default: "9302" },
-        "webpush-port": { type: "string", default: "9303" },
-        host: { type: "string", default: "127.0.0.1" },
-        "public-host": { type: "string" },
-        cert: { type: "string" },
-        key: { type: "string" },
-        data: { type: "string", default: ".data/fakes" },
-        help: { type: "boolean", short: "h", default: false },
-      },
-    });
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
-}
-
 function port(name: string, text: string): number {
   const number = Number(text);
   if (/^\d+$/.test(text) && number <= 65_535) return number;
-  throw new UsageError(`--${name} is a port, from 0 (any free one) to 65535.`);
+  return refuseArguments(`--${name} is a port, from 0 (any free one) to 65535.`);
 }
 
 /** Writes the files that a sender's settings refer to. Returns their paths. */
@@ -136,12 +124,7 @@ function quoted(path: string | undefined): string {
 }
 
 async function main(): Promise<void> {
-  const options = readOptions(process.argv.slice(2));
-  if (options === "help") {
-    process.stdout.write(usage);
-    return;
-  }
-  const { ports, host, publicHost, tls, data } = options;
+  const { ports, host, publicHost, tls, data } = readOptions();
   const logger = createLogger({ level: "warn", environment: "development" });
   const fakes = await startProviderFakes({
     ports,
@@ -159,9 +142,7 @@ async function main(): Promise<void> {
 try {
   await main();
 } catch (error) {
-  if (error instanceof UsageError) process.stderr.write(`${error.message}\n\n${usage}`);
-  else if (error instanceof Error && "code" in error)
-    process.stderr.write(`The fakes cannot start: ${error.message}\n`);
-  else throw error;
+  if (!(error instanceof Error && "code" in error)) throw error;
+  process.stderr.write(`The fakes cannot start: ${error.message}\n`);
   process.exitCode = 1;
 }

@@ -10,6 +10,8 @@ import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { decodeJwt } from "jose";
 import postgres from "postgres";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { spawnAuthServer } from "../support/auth-server.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
@@ -20,6 +22,8 @@ import { median } from "./percentiles.ts";
 import { prepare } from "./prepare.ts";
 import { run } from "./processes.ts";
 import { postgresSeconds } from "./processor-seconds.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const looks = Number(process.env["BENCH_LOOKS"] ?? 400_000);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);

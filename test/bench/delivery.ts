@@ -10,6 +10,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { createTestDatabase, postgresSettings } from "../support/backends.ts";
@@ -18,6 +20,8 @@ import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts"
 import { fillAudience } from "../support/send-audience.ts";
 import { run, type Trouble } from "./delivery-run.ts";
 import { startFakes } from "./send-world.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const devices = Number(process.env["BENCH_DEVICES"] ?? 100_000);
 const processCounts = (process.env["BENCH_PROCESSES"] ?? "1,4").split(",").map(Number);

@@ -9,11 +9,15 @@
 import { rmSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import postgres from "postgres";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { introspector, type Preparation, prepare } from "./prepare.ts";
 import { run } from "./processes.ts";
 import { basic, managementOf, ports, startProduct, warmIntrospection } from "./product.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 /** Authorizations that are issued, and expire. */
 const perSecond = 2_500;

@@ -9,11 +9,15 @@
  */
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { createWorld, type World } from "../push/end-to-end/world.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import { emptyOffset as fewOffset, worldOffsets } from "../support/send-audience.ts";
 import { percentiles } from "./percentiles.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const sizes = (process.env["BENCH_SIZES"] ?? "10000,1000000").split(",").map(Number);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 40);

@@ -8,6 +8,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { credentials } from "@grpc/grpc-js";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { spawnAuthServer } from "../support/auth-server.ts";
 import { GrpcClient, loadMethod } from "../support/grpc-client.ts";
 import { floodNames, isAllowed } from "../support/http2-floods.ts";
@@ -16,6 +18,8 @@ import { root } from "../support/program.ts";
 import { columns } from "../support/table.ts";
 import { percentiles } from "./percentiles.ts";
 import { run } from "./processes.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const seconds = Number(process.env["BENCH_SECONDS"] ?? 15);
 const only = process.env["BENCH_ONLY"]?.split(",");

@@ -6,6 +6,8 @@
  *   BENCH_USERS=1000000          users, with a device each
  */
 import postgres from "postgres";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { createHistory, type History } from "../../src/push/history/history.ts";
@@ -15,6 +17,8 @@ import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/
 import { fillAudience } from "../support/send-audience.ts";
 import { percentiles } from "./percentiles.ts";
 import { planToAll } from "./planning.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const sizes = (process.env["BENCH_HISTORY"] ?? "1,24,50,1000").split(",").map(Number);
 const users = Number(process.env["BENCH_USERS"] ?? 1_000_000);

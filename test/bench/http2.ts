@@ -7,7 +7,11 @@
  */
 import { once } from "node:events";
 import { connect } from "node:net";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { run, startBenchServer } from "./processes.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const requests = Number(process.env["BENCH_REQUESTS"] ?? 100_000);
 const port = 19_310;

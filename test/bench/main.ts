@@ -12,6 +12,8 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { resolve } from "node:path";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import {
@@ -39,6 +41,8 @@ import { refreshedRows } from "./prepare.ts";
 import { databaseCore, measure, pinned, startBenchServer } from "./processes.ts";
 import { portAt, ports } from "./product.ts";
 import { print } from "./progress.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const count = Number(process.env["BENCH_AUTHORIZATIONS"] ?? 100_000);
 const only = process.env["BENCH_ONLY"]?.split(",");

@@ -10,12 +10,16 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { connect } from "node:net";
 import { setTimeout } from "node:timers/promises";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import type { Protocol } from "./loads.ts";
 import { application, introspector, type Preparation, prepare } from "./prepare.ts";
 import { type BenchServer, measure, type Program, pinned, run, startBenchServer } from "./processes.ts";
 import { basic, ports, startProduct, warmIntrospection } from "./product.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const seconds = Number(process.env["BENCH_SECONDS"] ?? 8);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);

@@ -8,7 +8,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
+import { usageIn } from "../../scripts/command.ts";
 import { progressBar } from "../../scripts/progress-bar.ts";
+import { readArguments } from "../../src/command.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
@@ -21,6 +23,8 @@ import { median } from "./percentiles.ts";
 import { measurePlanning } from "./planning.ts";
 import type { BenchServer } from "./processes.ts";
 import { backofficeToken, servicePorts, startFakes, startServices } from "./send-world.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const devices = Number(process.env["BENCH_DEVICES"] ?? 1_000_000);
 const users = Number(process.env["BENCH_USERS"] ?? Math.ceil(devices * 0.4));

@@ -9,6 +9,8 @@
 import { rmSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import postgres from "postgres";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
 import { findPostgresql, installPostgresql } from "../support/postgresql/binaries.ts";
 import { startCluster } from "../support/postgresql/cluster.ts";
@@ -19,6 +21,8 @@ import { introspector, prepare } from "./prepare.ts";
 import { measure } from "./processes.ts";
 import { postgresSeconds, processorSeconds } from "./processor-seconds.ts";
 import { basic } from "./product.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const requests = Number(process.env["BENCH_REQUESTS"] ?? 100_000);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);

@@ -13,6 +13,8 @@ import { basename, join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import postgres from "postgres";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { newApnsCredentials, newServiceAccount } from "../../src/development/provider-fakes/credentials.ts";
 import { createTestDatabase, type TestDatabase } from "../support/backends.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
@@ -22,6 +24,8 @@ import { databaseEnvironment } from "../support/servers.ts";
 import { type BenchServer, startBenchServer } from "./processes.ts";
 import { postgresSeconds } from "./processor-seconds.ts";
 import { backofficeToken, servicePorts, startServices } from "./send-world.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const devices = Number(process.env["BENCH_DEVICES"] ?? 100_000);
 const against = process.env["BENCH_AGAINST"];

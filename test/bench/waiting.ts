@@ -9,6 +9,8 @@
 import { setTimeout } from "node:timers/promises";
 import { type SQL, sql } from "drizzle-orm";
 import postgres from "postgres";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { WakeUps } from "../../src/platform/base/loop.ts";
 import { uuidv7 } from "../../src/platform/crypto/random.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
@@ -26,6 +28,8 @@ import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { rows } from "../support/rows.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const waiting = Number(process.env["BENCH_WAITING"] ?? 100_000);
 const minutes = Number(process.env["BENCH_MINUTES"] ?? 10);

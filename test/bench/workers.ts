@@ -9,6 +9,8 @@
 import { randomInt, randomUUID } from "node:crypto";
 import { rmSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
+import { usageIn } from "../../scripts/command.ts";
+import { readArguments } from "../../src/command.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import { type ServerProcess, spawnServer } from "../support/servers.ts";
@@ -18,6 +20,8 @@ import { introspector, prepare } from "./prepare.ts";
 import { type Measured, measure } from "./processes.ts";
 import { processorSeconds } from "./processor-seconds.ts";
 import { basic } from "./product.ts";
+
+readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const requests = Number(process.env["BENCH_REQUESTS"] ?? 100_000);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);

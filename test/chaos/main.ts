@@ -5,8 +5,8 @@
  */
 import { writeFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
-import { parseArgs } from "node:util";
-import { ROOT, say } from "../../scripts/command.ts";
+import { ROOT, say, usageIn } from "../../scripts/command.ts";
+import { readArguments, refuseArguments } from "../../src/command.ts";
 import { createCalls } from "./calls.ts";
 import { endChildrenAtExit, interruption } from "./ending.ts";
 import { judgeRun } from "./evidence.ts";
@@ -33,13 +33,14 @@ function readOptions(): {
   readonly seed: number;
   readonly logs: string | undefined;
 } {
-  const { values } = parseArgs({
+  const { values } = readArguments({
+    usage: usageIn(import.meta.filename),
     options: { seconds: { type: "string" }, seed: { type: "string" }, logs: { type: "string" } },
   });
   const seconds = Number(values.seconds ?? 600);
   const seed = Number(values.seed ?? Math.floor(Math.random() * 0x1_0000_0000));
   if (!(seconds > 0) || !Number.isInteger(seed) || seed < 0)
-    throw new Error("--seconds is greater than 0, and --seed a whole number from 0.");
+    refuseArguments("--seconds is greater than 0, and --seed a whole number from 0.");
   return { seconds, seed, logs: values.logs };
 }
 

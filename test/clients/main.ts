@@ -16,7 +16,8 @@ import { basename, delimiter, dirname, join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
-import { ROOT, say } from "../../scripts/command.ts";
+import { ROOT, say, usageIn } from "../../scripts/command.ts";
+import { readArguments, refuseArguments } from "../../src/command.ts";
 import { killAll, startProgram } from "../support/program.ts";
 import type { Check, Language, RunOptions, World } from "./language.ts";
 import { type ClientServer, startClientServer, withDrainingServer } from "./server.ts";
@@ -195,14 +196,17 @@ function showTable(unordered: readonly Result[]): void {
   }
 }
 
-const args = process.argv.slice(2);
-const short = args.includes("--short");
+const { values, positionals: wanted } = readArguments({
+  usage: usageIn(import.meta.filename),
+  options: { short: { type: "boolean", default: false } },
+  operands: [0, Number.POSITIVE_INFINITY],
+});
+const { short } = values;
 const known = globSync("*/checks.ts", { cwd: CLIENTS })
   .map((file) => basename(dirname(file)))
   .sort();
-const wanted = args.filter((argument) => !argument.startsWith("--"));
 const unknown = wanted.find((name) => !existsSync(join(CLIENTS, name, "checks.ts")));
-if (unknown !== undefined) throw new Error(`There is no language ${unknown}; there are ${known.join(", ")}.`);
+if (unknown !== undefined) refuseArguments(`There is no language ${unknown}; there are ${known.join(", ")}.`);
 
 const results: Result[] = [];
 const missing: string[] = [];

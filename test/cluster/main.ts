@@ -5,8 +5,8 @@
  * `-- --upgrade <commit>` from that one.
  */
 import { join } from "node:path";
-import { parseArgs } from "node:util";
-import { ROOT, say } from "../../scripts/command.ts";
+import { ROOT, say, usageIn } from "../../scripts/command.ts";
+import { readArguments, refuseArguments } from "../../src/command.ts";
 import { endChildrenAtExit, interruption } from "../chaos/ending.ts";
 import { startNode } from "../support/program.ts";
 import { type Cluster, makeDirectory, startCluster } from "./cluster.ts";
@@ -46,12 +46,13 @@ ${rows.map((line) => line.trimEnd()).join("\n")}
 `;
 }
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
+const { values, positionals } = readArguments({
+  usage: usageIn(import.meta.filename),
   options: { roll: { type: "boolean" }, upgrade: { type: "boolean" }, requests: { type: "string" } },
+  operands: [0, 1],
 });
 const requests = Number(values.requests ?? 100_000);
-if (!(requests > 0)) throw new Error("--requests is greater than 0.");
+if (!(requests > 0)) refuseArguments("--requests is greater than 0.");
 
 /** Brings the database up to date as `npm run migrate` does, and says how long that took. */
 async function migrate({ databaseEnvironment }: Cluster): Promise<void> {

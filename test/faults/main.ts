@@ -4,8 +4,9 @@
  * table and fails if a line of it is red.
  */
 import { performance } from "node:perf_hooks";
-import { inspect, parseArgs } from "node:util";
-import { ROOT, say } from "../../scripts/command.ts";
+import { inspect } from "node:util";
+import { ROOT, say, usageIn } from "../../scripts/command.ts";
+import { readArguments, refuseArguments } from "../../src/command.ts";
 import { columns } from "../support/table.ts";
 import { brokerFaults } from "./broker-faults.ts";
 import { startBystander } from "./bystander.ts";
@@ -156,17 +157,18 @@ function table(results: readonly Result[]): string[] {
 }
 
 process.chdir(ROOT);
-const { values: options, positionals: wanted } = parseArgs({
+const { values: options, positionals: wanted } = readArguments({
+  usage: usageIn(import.meta.filename),
   options: { short: { type: "boolean", default: false }, rounds: { type: "string" } },
-  allowPositionals: true,
+  operands: [0, Number.POSITIVE_INFINITY],
 });
 const isShort = options.short;
 const givenRounds = options.rounds === undefined ? undefined : Number(options.rounds);
 if (givenRounds !== undefined && !(Number.isInteger(givenRounds) && givenRounds > 0))
-  throw new Error("--rounds is how often each fault is to be played, such as 10.");
+  refuseArguments("--rounds is how often each fault is to be played, such as 10.");
 const unknown = wanted.find((name) => !faults.some((fault) => fault.name === name));
 if (unknown !== undefined)
-  throw new Error(`There is no fault ${unknown}; there are ${faults.map(({ name }) => name).join(", ")}.`);
+  refuseArguments(`There is no fault ${unknown}; there are ${faults.map(({ name }) => name).join(", ")}.`);
 const chosen = faults.filter(({ name, short }) =>
   wanted.length > 0 ? wanted.includes(name) : short || !isShort,
 );

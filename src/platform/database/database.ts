@@ -36,6 +36,9 @@ export interface OpenOptions {
   readonly rerunsWaiting?: boolean;
 }
 
+/** A migration of this program, by the name of its file, and whether it has been run. */
+export type MigrationState = { readonly name: string; readonly isRun: boolean };
+
 export interface OpenDatabase {
   /** Runs everything. Each statement or transaction has a connection to itself, for which it may have to wait. */
   readonly db: Database;
@@ -57,6 +60,8 @@ export interface OpenDatabase {
   migrate(report?: (message: string) => void): Promise<void>;
   /** Whether every migration has been run. Rejects if the database is away, or with ForeignHistoryError. */
   isMigrated(): Promise<boolean>;
+  /** All migrations, in their order. Rejects as {@link isMigrated} does. */
+  migrationStates(): Promise<readonly MigrationState[]>;
   /**
    * @throws SettingsError if the ordinary user is a superuser, creates roles, or owns the database, a schema or a table
    */

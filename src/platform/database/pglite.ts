@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/pglite";
 import { isReachable, type OpenDatabase } from "./database.ts";
 import { beginEmbedded } from "./embedded-client.ts";
-import { isMigrated, type Migrations } from "./migrations/migrations.ts";
+import { isMigrated, type Migrations, migrationStates } from "./migrations/migrations.ts";
 import { runMigrations } from "./migrations/run-migrations.ts";
 
 /**
@@ -26,6 +26,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     description: `embedded PostgreSQL in ${dataDir}`,
     migrate: (report) => runMigrations(db, migrations, startAnew, report),
     isMigrated: () => isMigrated(db, migrations, startAnew),
+    migrationStates: () => migrationStates(db, migrations, startAnew),
     // Its only user is a superuser, and is never used in production.
     requireOrdinaryUser: async () => undefined,
     isReachable: () => isReachable(() => db.execute(sql`select 1`).then(() => true)),

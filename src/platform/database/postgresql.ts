@@ -32,7 +32,7 @@ import { isReachable, type OpenDatabase, type OpenOptions } from "./database.ts"
 import { openHosts } from "./failover/open-hosts.ts";
 import { outagesOf } from "./failure.ts";
 import { migrateAsOwner, startAnew } from "./migrations/migrate-postgresql.ts";
-import { isMigrated, type Migrations } from "./migrations/migrations.ts";
+import { isMigrated, type Migrations, migrationStates } from "./migrations/migrations.ts";
 import { requireOrdinaryUser } from "./migrations/privileges.ts";
 import type { Address, PostgresSettings } from "./settings.ts";
 
@@ -118,6 +118,7 @@ export function openPostgresql(
     description,
     migrate: (report) => outage.noting(() => migrateAsOwner(settings, migrations, report)),
     isMigrated: () => isMigrated(db, migrations, startAnew),
+    migrationStates: () => migrationStates(db, migrations, startAnew),
     requireOrdinaryUser: () => requireOrdinaryUser(db, migrations),
     isReachable: () =>
       isReachable(() =>

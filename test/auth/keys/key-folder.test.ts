@@ -121,8 +121,8 @@ test("the command says what to do next, and which settings name the files", asyn
   expect(await refused.ended()).toBe(1);
   expect(refused.stderr()).toBe("There is no next key. Make one, and wait until all know it.\n");
   const unknown = run("rotate", folder);
-  expect(await unknown.ended()).toBe(1);
-  expect(unknown.stderr()).toContain("npm run keys -- <command> <folder>");
+  expect(await unknown.ended()).toBe(2);
+  expect(unknown.stderr()).toContain("Unknown command 'rotate'.");
 });
 
 describe("a server with the files", () => {

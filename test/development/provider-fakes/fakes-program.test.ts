@@ -77,7 +77,7 @@ it("keeps keys and subscriptions for the next start", async () => {
 
 it("says what is wrong with its options", async () => {
   const program = start("--fcm-port=http");
-  expect(await program.ended()).toBe(1);
+  expect(await program.ended()).toBe(2);
   expect(program.stderr()).toContain("--fcm-port is a port");
 });
 

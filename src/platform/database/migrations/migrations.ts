@@ -1,12 +1,14 @@
 /** Migrations: SQL files in drizzle/. The history of a service is a table of its name in the schema `migrations`. */
 
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { max, min } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import { bigint, pgSchema, serial, text } from "drizzle-orm/pg-core";
 import { endedConnection, sqlState } from "../../base/database-errors.ts";
-import type { Database, OpenDatabase } from "../database.ts";
+import type { Database, MigrationState, OpenDatabase } from "../database.ts";
 
 /** One service's migrations: its PostgreSQL schema, and the folder of its history. */
 export interface Migrations {
@@ -69,6 +71,8 @@ export async function migrateWithRetries(
 }
 
 interface Migration {
+  /** That of its file, without the extension. */
+  readonly name: string;
   readonly statements: readonly string[];
   /** SHA-256 of the file, in hex. */
   readonly hash: string;
@@ -78,7 +82,11 @@ interface Migration {
 
 /** All migrations of this program, in the order in which they are run. */
 export function allMigrations({ folder }: Pick<Migrations, "folder">): Migration[] {
-  return readMigrationFiles({ migrationsFolder: fileURLToPath(folder) }).map((file) => ({
+  const migrationsFolder = fileURLToPath(folder);
+  const journal = readFileSync(join(migrationsFolder, "meta/_journal.json"), "utf8");
+  const { entries }: { entries: readonly { tag: string }[] } = JSON.parse(journal);
+  return readMigrationFiles({ migrationsFolder }).map((file, index) => ({
+    name: entries[index]?.tag ?? file.hash,
     statements: file.sql,
     hash: file.hash,
     createdAt: file.folderMillis,
@@ -109,19 +117,23 @@ export async function newestRun(db: Database, migrations: Migrations, startAnew:
   return newest;
 }
 
-/**
- * Whether every migration of this program has been run. Rejects if the database does not respond.
- * @throws ForeignHistoryError as {@link newestRun} does
- */
-export async function isMigrated(db: Database, migrations: Migrations, startAnew: string): Promise<boolean> {
-  const newest = allMigrations(migrations).at(-1)?.createdAt ?? 0;
-  try {
-    return (await newestRun(db, migrations, startAnew)) >= newest;
-  } catch (error) {
+/** All migrations, in their order. Rejects if the database does not respond, and as {@link newestRun} does. */
+export async function migrationStates(
+  db: Database,
+  migrations: Migrations,
+  startAnew: string,
+): Promise<readonly MigrationState[]> {
+  const newest = await newestRun(db, migrations, startAnew).catch((error: unknown) => {
     // undefined_table, invalid_schema_name or insufficient_privilege mean that there is no history yet. A user who may
     // not connect gets insufficient_privilege, too.
     const isMissing = ["42P01", "3F000", "42501"].includes(sqlState(error) ?? "");
-    if (isMissing && !endedConnection(error)) return false;
+    if (isMissing && !endedConnection(error)) return 0;
     throw error;
-  }
+  });
+  return allMigrations(migrations).map(({ name, createdAt }) => ({ name, isRun: createdAt <= newest }));
+}
+
+/** Whether every migration of this program has been run. Rejects as {@link migrationStates} does. */
+export async function isMigrated(db: Database, migrations: Migrations, startAnew: string): Promise<boolean> {
+  return (await migrationStates(db, migrations, startAnew)).every(({ isRun }) => isRun);
 }
