@@ -44,6 +44,19 @@ it("names DB_HOST where there is no such host", async () => {
     );
 });
 
+it.each([
+  ["53100", "The disk of the database is full: words. Free or add room on the disk of PostgreSQL"],
+  ["53300", "The database takes no more connections: words. Lower DB_POOL_SIZE"],
+  ["55P03", "A lock in the database was not released in time: words."],
+  ["57014", "A statement took too long, and was cancelled: words."],
+  ["25006", "The database is read-only: words. Check default_transaction_read_only"],
+  ["57P01", "The database is starting up or shutting down: words. Check that PostgreSQL runs there"],
+  ["57P03", "The database is starting up or shutting down: words. Check that PostgreSQL runs there"],
+])("says of SQLSTATE %s what is wrong: %s", (code, said) => {
+  const error = Object.assign(new Error("words"), { code, severity: "ERROR" });
+  expect(databaseFailure(new Error("The query failed", { cause: error }))).toMatch(said);
+});
+
 it("is undefined for a defect", () => {
   expect(databaseFailure(new TypeError("x is undefined"))).toBeUndefined();
 });

@@ -59,6 +59,24 @@ export function isDatabaseUnavailable(thrown: unknown): boolean {
   );
 }
 
+/** What is wrong with a database that is there, for its operator. */
+const troubles: readonly (readonly [codes: RegExp, what: string])[] = [
+  [/^(53100|ENOSPC)$/, "The disk of the database is full"],
+  [/^53300$/, "The database takes no more connections"],
+  [/^(55P03|CONNECTION_BUSY_LOCK)$/, "A lock in the database was not released in time"],
+  [/^57014$/, "A statement took too long, and was cancelled"],
+  [/^(40001|40P01)$/, "Two transactions were in each other's way"],
+  [/^25006$/, "The database is read-only"],
+  [/^57P0[1-3]$/, "The database is starting up or shutting down"],
+  [/^CONNECTION_UNCONFIRMED$/, "No standby has confirmed a commit"],
+  [/^CONNECTION_BUSY$/, "All connections of this process to the database are in use"],
+];
+
+/** A sentence for the log without its full stop; undefined where nothing says more than that it is away. */
+export function databaseTrouble(thrown: unknown): string | undefined {
+  return troubles.find(([codes]) => codeMatching(thrown, codes) !== undefined)?.[1];
+}
+
 /** Codes of errors of one statement or transaction, and of commits that no standby confirms: the database is there. */
 const notAway = /^(57014|55P03|40001|40P01|25P03|CONNECTION_UNCONFIRMED)$/;
 

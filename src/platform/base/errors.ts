@@ -1,5 +1,5 @@
 /** Errors that reach callers, over every protocol. Any other thrown value is a defect: callers get `internal_error`. */
-import { isDatabaseUnavailable } from "./database-errors.ts";
+import { databaseTrouble, isDatabaseUnavailable } from "./database-errors.ts";
 
 /** An error's status over gRPC, by its name, which is written in this way in most languages. */
 type GrpcStatus =
@@ -151,6 +151,11 @@ export function unavailable(what: string, cause: unknown, retryAfterSeconds = 2)
     cause,
     retryAfterSeconds,
   });
+}
+
+/** What the log says of an error: where the database is its cause, what is wrong with that, which no caller is told. */
+export function logMessage({ cause, message }: ServiceError): string {
+  return databaseTrouble(cause) ?? message;
 }
 
 /** An error for a request that is refused because too many arrive. */

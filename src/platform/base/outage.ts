@@ -9,7 +9,7 @@ const reminderMs = 60_000;
 const calmMs = 10_000;
 
 /** Of a caller that found all connections in use: others use the database. */
-const busy = /^CONNECTION_BUSY$/;
+const busy = /^CONNECTION_BUSY/;
 
 /** Codes of all errors but those that only say that no server is there. */
 const objections = /^(?!E|57P|CONNECT_TIMEOUT|CONNECTION_CLOSED|CONNECTION_NO_PRIMARY)/;

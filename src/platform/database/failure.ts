@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { isDatabaseUnavailable, sqlState } from "../base/database-errors.ts";
+import { databaseTrouble, isDatabaseUnavailable, sqlState } from "../base/database-errors.ts";
 import { codeOf } from "../base/error-code.ts";
 import { Outage } from "../base/outage.ts";
 import { DirectoryInUseError } from "./directory-lock.ts";
@@ -16,7 +16,8 @@ export function databaseFailure(error: unknown): string | undefined {
   if (!isDatabaseUnavailable(error) && !settingStates.test(state)) return undefined;
   const cause = innermost(error);
   const step = nextStep(state === "" ? (codeOf(cause) ?? "") : state);
-  return `The database cannot be used: ${textOf(cause)}.${step === undefined ? "" : ` ${step}`}`;
+  const what = databaseTrouble(error) ?? "The database cannot be used";
+  return `${what}: ${textOf(cause)}.${step === undefined ? "" : ` ${step}`}`;
 }
 
 /** The next steps for an operator, by SQLSTATE or by the code of a socket. */
@@ -26,6 +27,7 @@ const nextSteps: readonly (readonly [RegExp, string])[] = [
   [/^3D/, "Check DB_NAME, or create the database."],
   [/^42501$/, "Check DB_USER and DB_USER_MIGRATION, and what the database grants them."],
   [/^(ENOTFOUND|EAI_AGAIN)$/, "Check DB_HOST."],
+  [/^53100$/, "Free or add room on the disk of PostgreSQL; what failed is tried again."],
   [/^53300$/, "Lower DB_POOL_SIZE, or raise max_connections."],
   [/^25006$/, "Check default_transaction_read_only of the database and of DB_USER."],
   [

@@ -26,7 +26,7 @@ import {
   type TransactionLimits,
 } from "./connections/drizzle-over.ts";
 import { oneHost } from "./connections/hosts.ts";
-import { Lane, type LaneOptions, noConnection } from "./connections/lane.ts";
+import { Lane, type LaneOptions, noTurn } from "./connections/lane.ts";
 import { checkResponds, checkSession } from "./connections/session.ts";
 import { isReachable, type OpenDatabase, type OpenOptions } from "./database.ts";
 import { openHosts } from "./failover/open-hosts.ts";
@@ -88,7 +88,7 @@ export function openPostgresql(
     : (work) => patientTransaction(writes, work, writeTimeouts.wait);
 
   // Statements with the same text mostly wait for the same lock. One of them does, and other transactions go on.
-  const reruns = new Turns(writeTimeouts.wait, noConnection);
+  const reruns = new Turns(writeTimeouts.wait, noTurn);
   async function write(text: string, options?: QueryOptions): Promise<Result> {
     const leftMs = waitLimit();
     try {
@@ -160,7 +160,7 @@ function rerunningTransactions(writes: Lane, transactions: number): Transaction 
       // 55P03: it would have had to wait for a lock, and was rolled back.
       if (sqlState(error) !== "55P03") throw error;
       const rerun = () => patientTransaction(writes, work, leftMs());
-      return knownToWait.run(rerun, { maxWaitMs: leftMs(), refuse: noConnection });
+      return knownToWait.run(rerun, { maxWaitMs: leftMs(), refuse: noTurn });
     }
   };
 }

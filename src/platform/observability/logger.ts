@@ -6,6 +6,7 @@ import type { Environment } from "../settings/kinds.ts";
 import { createFileOutput } from "./file-output.ts";
 import { createOutput } from "./output.ts";
 import { loggable, redactLine } from "./redaction.ts";
+import { limitStacks } from "./repeated-stacks.ts";
 
 export type { Logger } from "pino";
 
@@ -18,9 +19,13 @@ export interface LoggerSettings {
   readonly destination?: DestinationStream;
 }
 
-/** The log of a process: lines go to the system at once, through redaction.ts; those of an outage to level debug. */
+/**
+ * The log of a process: lines go to the system at once, through redaction.ts; those of an outage to level debug. The
+ * stack of an error that comes again is written once a minute: repeated-stacks.ts.
+ */
 export function createLogger(settings: LoggerSettings): Logger {
   const { level, environment } = settings;
+  const withoutRepeatedStacks = limitStacks();
   const options: LoggerOptions = {
     level,
     formatters: { level: (label) => ({ level: label }) },
@@ -34,7 +39,7 @@ export function createLogger(settings: LoggerSettings): Logger {
         // The outage has its lines, and no line of level debug or fatal is one too many.
         const isSaid = isOfOutage(error) && ["warn", "error"].includes(pino.levels.labels[level] ?? "");
         if (isSaid) Reflect.apply(this.debug, this, args);
-        else Reflect.apply(method, this, loggableArguments(args));
+        else Reflect.apply(method, this, loggableArguments(args).map(withoutRepeatedStacks));
       },
       streamWrite: redactLine,
     },

@@ -8,7 +8,7 @@ import type { ValidateFunction } from "ajv";
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
 import { withRequestTimeout } from "../base/deadlines.ts";
-import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
+import { asServiceError, ErrorKinds, logMessage, ServiceError } from "../base/errors.ts";
 import type { HttpObserver } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
@@ -311,7 +311,10 @@ function logError(context: RequestContext, operation: string, error: ServiceErro
     context.log.error({ operation, err: error.cause ?? error }, "A request failed");
   // Where it has no cause it was refused on purpose, and its own stack says nothing.
   else if (error.kind.status === 503)
-    context.log.warn({ operation, ...(error.cause !== undefined && { err: error.cause }) }, error.message);
+    context.log.warn(
+      { operation, ...(error.cause !== undefined && { err: error.cause }) },
+      logMessage(error),
+    );
 }
 
 /** The handlers of the operation's security alternatives, in the document's order; none for a public operation. */

@@ -8,7 +8,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
 import { Deadlines, type Timed } from "../base/deadlines.ts";
-import { asServiceError, ErrorKinds } from "../base/errors.ts";
+import { asServiceError, ErrorKinds, logMessage } from "../base/errors.ts";
 import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
@@ -153,7 +153,7 @@ export abstract class ActiveCall implements RpcCall, Timed {
     }
     if (error.cause !== undefined) {
       const level = error.kind === ErrorKinds.internal ? "error" : "warn";
-      this.context.log[level]({ err: error.cause, ...this.#operation() }, error.message);
+      this.context.log[level]({ err: error.cause, ...this.#operation() }, logMessage(error));
     }
     return connectError(error);
   }

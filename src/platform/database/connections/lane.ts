@@ -267,6 +267,11 @@ function isWorthWaiting(error: unknown): boolean {
   return ["53300", "57P03"].includes(sqlState(error) ?? "");
 }
 
+/** Means that a statement was not begun, as others wait for the same lock. */
+export function noTurn(): Error {
+  return Object.assign(new Error("others wait for the same lock"), { code: "CONNECTION_BUSY_LOCK" });
+}
+
 /** Means that the database is unavailable. @param cause why no connection was made; undefined if all are in use */
 export function noConnection(cause?: unknown): Error {
   const error = new Error("no connection has become free in time", { cause });
