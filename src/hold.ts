@@ -1,6 +1,5 @@
 /** Holds what is unfinished in a database that was restored from a back-up, until an operator decides: `npm run hold`. */
-import { parseArgs } from "node:util";
-import { runCommand } from "./command.ts";
+import { readArguments, runCommand } from "./command.ts";
 import { systemClock } from "./platform/base/clock.ts";
 import { ServiceError } from "./platform/base/errors.ts";
 import { WakeUps } from "./platform/base/loop.ts";
@@ -20,26 +19,14 @@ npm run hold -- --resume <id>    Sends the rest of it. More than one: --resume <
 npm run hold -- --cancel <id>    Drops the rest of it.
 npm run hold -- --resume all     Sends the rest of all that is held; --cancel all drops it.
 
-It has the settings of a process of push. What was paused before the back-up stays paused, and is not held.
-`;
+It has the settings of a process of push. What was paused before the back-up stays paused, and is not held. Exit codes:
+0 done, 1 something could not be done, 2 wrong arguments, 78 wrong settings.`;
 
 const several = { type: "string", multiple: true } as const;
-const options = {
-  help: { type: "boolean" },
-  list: { type: "boolean" },
-  resume: several,
-  cancel: several,
-} as const;
-
-function readArguments() {
-  try {
-    return parseArgs({ options }).values;
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    fail(`${error.message}\n\n${usage}`);
-    return undefined;
-  }
-}
+const { values: wish } = readArguments({
+  usage,
+  options: { list: { type: "boolean" }, resume: several, cancel: several },
+});
 
 function fail(reason: string): void {
   process.stderr.write(reason);
@@ -80,39 +67,35 @@ async function list(db: Database, description: string): Promise<void> {
     );
 }
 
-const wish = readArguments();
-if (wish?.help) process.stdout.write(usage);
-else if (wish) {
-  await runCommand(async () => {
-    const { environment, dataDir } = valueOrThrow(resolveCommandSettings(process.env));
-    const settings = resolveDatabaseSettings(process.env, { environment, dataDir, service: "push" });
-    const database = await openDatabase(valueOrThrow(settings), pushMigrations);
-    const { db, description } = database;
-    // A process of push has further chunks follow within half a minute.
-    const control = createControl({
-      db,
-      wakeUps: new WakeUps(),
-      follow: () => undefined,
-      clock: systemClock,
-    });
-    const named = async (ids: readonly string[] = []) =>
-      ids.includes("all") ? (await listHeld(db)).map(({ id }) => id) : ids;
-    try {
-      if (!(await database.isMigrated())) {
-        fail(
-          `The tables of push in ${description} are missing or of an earlier version. First: npm run migrate\n`,
-        );
-        return;
-      }
-      if (Object.keys(wish).length === 0) {
-        const forgotten = await holdUnfinished(db);
-        if (forgotten > 0) say(`Replays of dead letters that were under way are forgotten: ${forgotten}.`);
-      }
-      await decide(await named(wish.cancel), control.cancel, "Cancelled");
-      await decide(await named(wish.resume), control.resume, "Resumed");
-      await list(db, description);
-    } finally {
-      await database.close();
-    }
+await runCommand(async () => {
+  const { environment, dataDir } = valueOrThrow(resolveCommandSettings(process.env));
+  const settings = resolveDatabaseSettings(process.env, { environment, dataDir, service: "push" });
+  const database = await openDatabase(valueOrThrow(settings), pushMigrations);
+  const { db, description } = database;
+  // A process of push has further chunks follow within half a minute.
+  const control = createControl({
+    db,
+    wakeUps: new WakeUps(),
+    follow: () => undefined,
+    clock: systemClock,
   });
-}
+  const named = async (ids: readonly string[] = []) =>
+    ids.includes("all") ? (await listHeld(db)).map(({ id }) => id) : ids;
+  try {
+    if (!(await database.isMigrated())) {
+      fail(
+        `The tables of push in ${description} are missing or of an earlier version. First: npm run migrate\n`,
+      );
+      return;
+    }
+    if (Object.keys(wish).length === 0) {
+      const forgotten = await holdUnfinished(db);
+      if (forgotten > 0) say(`Replays of dead letters that were under way are forgotten: ${forgotten}.`);
+    }
+    await decide(await named(wish.cancel), control.cancel, "Cancelled");
+    await decide(await named(wish.resume), control.resume, "Resumed");
+    await list(db, description);
+  } finally {
+    await database.close();
+  }
+});

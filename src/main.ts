@@ -4,7 +4,7 @@ const usage = `npm start
 
 Starts the services that SERVICES names. It takes no arguments: settings are variables of the environment, listed in
 docs/settings.md. Exit code 78: a setting is wrong. Commands beside it, each with -- --help, after npm run:
-migrate, keys, revoke-all, watch, demo, fakes`;
+migrate, keys, revoke-all, hold, watch, demo, fakes`;
 readArguments({ usage, options: {} });
 const { resolveDrizzleDirectly } = await import("./platform/database/drizzle-resolution.ts");
 resolveDrizzleDirectly();
