@@ -34,7 +34,7 @@ await runCommand(async () => {
 });
 
 async function revokeAll({ db, description }: OpenDatabase): Promise<void> {
-  const clients = await endAll(db);
+  const clients = await endAll(db, "operator command");
   // Whatever a process has read from a standby before is out of date then.
   await setTimeout(longestLeaseMs);
   if (clients > 0) {

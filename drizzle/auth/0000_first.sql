@@ -43,7 +43,8 @@ CREATE TABLE "auth"."clients" (
 	"token_settings" jsonb NOT NULL,
 	"registered_at" timestamp (3) with time zone NOT NULL,
 	"disabled_at" timestamp (3) with time zone,
-	"generation" integer DEFAULT 0 NOT NULL
+	"generation" integer DEFAULT 0 NOT NULL,
+	"ended_by" text DEFAULT '' NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."database_pulse" (
@@ -71,6 +72,8 @@ CREATE TABLE "auth"."identity_endings" (
 	"generation" bigserial NOT NULL,
 	"reason" text NOT NULL,
 	"ended_at" timestamp (3) with time zone NOT NULL,
+	"request_id" text DEFAULT '' NOT NULL,
+	"caller" text DEFAULT '' NOT NULL,
 	"swept_at" timestamp (3) with time zone,
 	CONSTRAINT "identity_endings_identity_id_generation_pk" PRIMARY KEY("identity_id","generation")
 );

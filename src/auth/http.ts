@@ -1,6 +1,7 @@
 /** The operations of openapi/auth.yaml: decode, authorise, one call, encode. */
 import type { components, operations } from "../../gen/openapi/auth.ts";
 import { invalidInput } from "../platform/base/errors.ts";
+import type { RequestOrigin } from "../platform/messaging/outbox.ts";
 import { type Binding, type BoundContract, bindContract } from "../platform/openapi/bind.ts";
 import { matchesEntityTag } from "../platform/openapi/entity-tag.ts";
 import {
@@ -83,17 +84,17 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       await identities.update(path.id, { phone, email, metadata });
       return { status: 204 };
     },
-    async deleteIdentity({ path: { id } }) {
-      await identities.delete(id);
+    async deleteIdentity({ path: { id } }, call) {
+      await identities.delete(id, originOf(call));
       return { status: 204 };
     },
-    async setIdentityPassword({ path: { id }, body: { password, ...rest } }) {
+    async setIdentityPassword({ path: { id }, body: { password, ...rest } }, call) {
       nothingElse(rest);
-      await identities.setPassword(id, password);
+      await identities.setPassword(id, password, originOf(call));
       return { status: 204 };
     },
-    async removeIdentityPassword({ path: { id } }) {
-      await identities.setPassword(id, null);
+    async removeIdentityPassword({ path: { id } }, call) {
+      await identities.setPassword(id, null, originOf(call));
       return { status: 204 };
     },
     async clearIdentityAttempts({ path: { id } }) {
@@ -117,7 +118,7 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     async revokeToken({ body }, call) {
       const { token, token_type_hint: _notNeeded, ...rest } = parametersOf(body);
       nothingElse(rest);
-      await revoke(authenticated(call), token);
+      await revoke(authenticated(call), token, originOf(call));
       return { status: 200, body: { message: "The token has been revoked." } };
     },
     async getKeySet(_request, { header }) {
@@ -133,6 +134,11 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
 /** The caller, whom the binding has found before it called the handler. */
 function authenticated({ caller }: Call<Caller>): Caller {
   return caller ?? refuse();
+}
+
+/** By which request an event comes to be, and who has sent it. */
+function originOf(call: Call<Caller>): RequestOrigin {
+  return { requestId: call.context.requestId, caller: authenticated(call).clientId };
 }
 
 /** The parameters of an OAuth operation without those that say who calls: {@link oauthCaller} has read them. */

@@ -57,6 +57,8 @@ export const clients = auth.table("clients", {
   disabledAt: instant("disabled_at"),
   /** Authorizations of a lower generation have ended. */
   generation: integer("generation").notNull().default(0),
+  /** Who has raised the generation last, where that was no setting. */
+  endedBy: text("ended_by").notNull().default(""),
 });
 
 /** The list of clients that the table has been synchronised with; one row. */
@@ -105,6 +107,9 @@ export const identityEndings = auth.table(
     generation: bigserial("generation", { mode: "number" }).notNull(),
     reason: text("reason").notNull(),
     endedAt: instant("ended_at").notNull(),
+    /** By which request, and who sent it. */
+    requestId: text("request_id").notNull().default(""),
+    caller: text("caller").notNull().default(""),
     /** When no authorization was left to be marked. */
     sweptAt: instant("swept_at"),
   },

@@ -72,15 +72,18 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       await devices.save(userOf(caller), { ...device, authorizationId });
       return { status: 204 };
     },
-    async deletePushToken({ body }, { caller }) {
+    async deletePushToken({ body }, { caller, context: { requestId } }) {
       const userId = userOf(caller);
+      const origin = { requestId, caller: clientOf(caller) };
       if (!body) {
-        await devices.removeAll(userId);
+        await devices.removeAll(userId, origin);
         return { status: 204, headers: { Deprecation: deletionWithoutBody } };
       }
       const { token, all, expiration: _notNeeded, ...rest } = body;
       nothingElse(rest);
-      await (all === true ? devices.removeAll(userId) : devices.remove(userId, tokenToDelete(token)));
+      await (all === true
+        ? devices.removeAll(userId, origin)
+        : devices.remove(userId, tokenToDelete(token), origin));
       return { status: 204, headers: {} };
     },
     async startTestNotifications() {

@@ -57,6 +57,9 @@ function typesOf(events: readonly LoggedEvent[]): string[] {
   return events.map(({ type }) => type.replace(/^auth\.(.*)\.v1$/, "$1"));
 }
 
+const by = (requestId?: string) =>
+  requestId === undefined ? {} : { headers: { "x-request-id": requestId } };
+
 /** The life of a user. Returns the ids and everything that no event may contain. */
 async function live(api: AuthApi, origin: string) {
   const secrets = { password: "correct horse battery staple", email: `a-${crypto.randomUUID()}@example.com` };
@@ -80,12 +83,14 @@ async function live(api: AuthApi, origin: string) {
   const second = await grant({ grant_type: "refresh_token", refresh_token: first.refresh_token });
   // A retry is no rotation.
   await grant({ grant_type: "refresh_token", refresh_token: first.refresh_token });
-  const revoke = async (token: string) =>
-    expect((await api.call("revokeToken", { as: mobileApp, form: { token } })).status).toBe(200);
+  const revoke = async (token: string, requestId?: string) =>
+    expect((await api.call("revokeToken", { as: mobileApp, form: { token }, ...by(requestId) })).status).toBe(
+      200,
+    );
   // Each twice, and one again when its authorization has ended.
-  await revoke(second.access_token);
+  await revoke(second.access_token, "revoke-access");
   await Promise.all([revoke(second.access_token), revoke(second.access_token)]);
-  await revoke(second.refresh_token);
+  await revoke(second.refresh_token, "revoke-refresh");
   await revoke(second.refresh_token);
   await revoke(second.access_token);
   await revoke(first.access_token);
@@ -96,13 +101,14 @@ async function live(api: AuthApi, origin: string) {
   await api.token({ grant_type: "password", username: phones[1], password: "wrong" });
   await api.token({ grant_type: "password", username: `${id}-unknown`, password: "wrong" });
   const byPassword = await grant({ grant_type: "password", username: id, password });
-  await api.call("removeIdentityPassword", { as: internal, path });
+  await api.call("removeIdentityPassword", { as: internal, path, ...by("password") });
   const stolen = await grant({ grant_type: "auth", auth_id: id }, strict);
   const rightful = await grant({ grant_type: "refresh_token", refresh_token: stolen.refresh_token }, strict);
   await grant({ grant_type: "refresh_token", refresh_token: rightful.refresh_token }, strict);
-  expect((await api.refresh(stolen.refresh_token, strict)).status).toBe(400);
+  const form = { grant_type: "refresh_token", refresh_token: stolen.refresh_token };
+  expect((await api.call("generateTokens", { as: strict, form, ...by("reuse") })).status).toBe(400);
   const last = await grant({ grant_type: "auth", auth_id: id });
-  await api.call("deleteIdentity", { as: internal, path });
+  await api.call("deleteIdentity", { as: internal, path, ...by("delete") });
   const tokens = pairs.flatMap(({ access_token, refresh_token }) => [access_token, refresh_token]);
   const authorizations = [first, byPassword, stolen, last].map(authorizationOf);
   return {
@@ -122,6 +128,7 @@ function expected(id: string, revoked: string, [first, byPassword, stolen, last]
     clientId,
   });
   const reason = (name: string) => ({ reason: `REVOCATION_REASON_${name}` });
+  const origin = (requestId: string, caller: string) => ({ requestId, caller });
   const attempt = (what: "failed" | "locked", kind: string) =>
     [
       what === "failed" ? "attempt.failed" : "account.locked",
@@ -134,8 +141,11 @@ function expected(id: string, revoked: string, [first, byPassword, stolen, last]
     ["identity.updated", { ...identity, changedFields: ["password"] }],
     ["authorization.granted", { ...of(first), grantType: "auth" }],
     ["authorization.refreshed", of(first)],
-    ["token.revoked", { ...of(first), jti: revoked }],
-    ["authorization.revoked", { ...of(first), ...reason("CLIENT") }],
+    ["token.revoked", { ...of(first), jti: revoked, ...origin("revoke-access", "mobile-app") }],
+    [
+      "authorization.revoked",
+      { ...of(first), ...reason("CLIENT"), ...origin("revoke-refresh", "mobile-app") },
+    ],
     ...Array.from({ length: guessingRules.code.failures }, () => attempt("failed", "CODE")),
     attempt("locked", "CODE"),
     attempt("failed", "PASSWORD"),
@@ -144,13 +154,19 @@ function expected(id: string, revoked: string, [first, byPassword, stolen, last]
     ["authorization.granted", { ...of(stolen, "strict"), grantType: "auth" }],
     ["authorization.refreshed", of(stolen, "strict")],
     ["authorization.refreshed", of(stolen, "strict")],
-    ["authorization.revoked", { ...of(stolen, "strict"), ...reason("REUSE") }],
-    ["authorization.reuse_detected", of(stolen, "strict")],
+    ["authorization.revoked", { ...of(stolen, "strict"), ...reason("REUSE"), ...origin("reuse", "strict") }],
+    ["authorization.reuse_detected", { ...of(stolen, "strict"), ...origin("reuse", "strict") }],
     ["authorization.granted", { ...of(last), grantType: "auth" }],
-    ["identity.deleted", identity],
+    ["identity.deleted", { ...identity, ...origin("delete", "internal") }],
     // These are swept afterwards; when, does not depend on what else happens.
-    ["authorization.revoked", { ...of(byPassword), ...reason("PASSWORD_CHANGED") }],
-    ["authorization.revoked", { ...of(last), ...reason("IDENTITY_DELETED") }],
+    [
+      "authorization.revoked",
+      { ...of(byPassword), ...reason("PASSWORD_CHANGED"), ...origin("password", "internal") },
+    ],
+    [
+      "authorization.revoked",
+      { ...of(last), ...reason("IDENTITY_DELETED"), ...origin("delete", "internal") },
+    ],
   ] as const;
 }
 
@@ -213,7 +229,7 @@ describe.each(backends)("events on %s", (backend) => {
     expect(await delivered(id, 1)).toMatchObject([
       {
         type: "auth.authorization.revoked.v1",
-        data: { ...data, reason: "REVOCATION_REASON_CLIENT_DISABLED" },
+        data: { ...data, reason: "REVOCATION_REASON_CLIENT_DISABLED", requestId: "", caller: "" },
       },
     ]);
     await server.stop();

@@ -7,6 +7,7 @@ import { createKeyOf } from "../../src/auth/limits/attempt-counters.ts";
 import { createDatabaseCounters } from "../../src/auth/limits/database-counters.ts";
 import { endAuthorization } from "../../src/auth/tokens/end-authorizations.ts";
 import type { Database } from "../../src/platform/database/database.ts";
+import { noRequest } from "../../src/platform/messaging/outbox.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { janitorRecord } from "../support/janitor-record.ts";
 import { rows } from "../support/rows.ts";
@@ -31,7 +32,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
 
   test("an authorization that has ended stays as long as one that has not", async () => {
     const id = await authorization({});
-    await endAuthorization(db(), id, "CLIENT");
+    await endAuthorization(db(), id, "CLIENT", noRequest);
     await round();
     expect(await reasons()).toEqual({ [id]: "CLIENT" });
   });

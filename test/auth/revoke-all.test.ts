@@ -76,6 +76,7 @@ describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a restored back-up
     expect((await api.introspect(pair.access_token)).active).toBe(true);
     // Each is told of by its event, as after any other ending.
     await waitFor(() => expect(server.logs().match(/auth\.authorization\.revoked\.v1/g)).toHaveLength(2));
+    expect(server.logs().match(/"caller":"operator command"/g)).toHaveLength(2);
     expect((await api.introspect(pair.access_token)).active).toBe(true);
   });
 

@@ -50,10 +50,10 @@ export class VerifiedSecrets {
 }
 
 /** The authenticated caller of a protected operation. */
-export type Caller =
-  | { readonly kind: "internal" }
-  | { readonly kind: "platform" }
-  | { readonly kind: "client"; readonly client: Client };
+export type Caller = { readonly clientId: string } & (
+  | { readonly kind: "internal" | "platform" }
+  | { readonly kind: "client"; readonly client: Client }
+);
 
 /** Refuses a caller that may not introspect tokens of this issuer. */
 export function requireIntrospection(caller: Caller): void {
@@ -139,13 +139,15 @@ function isStillValid(cached: { readonly secretHash: string }, client: Client): 
   );
 }
 
+const callerOf = (client: Client): Caller => ({ kind: "client", clientId: client.clientId, client });
+
 export function createAuthenticator(dependencies: Dependencies): Authenticator {
   const { clients, verified, internalClient, platformSecurityApiKeys } = dependencies;
 
   function internal(pairs: readonly Credentials[]): Caller | undefined {
     const { clientId, clientSecrets } = internalClient;
     const isRight = pairs.some(({ id, secret }) => id === clientId && isOneOf(clientSecrets, secret));
-    return isRight ? { kind: "internal" } : undefined;
+    return isRight ? { kind: "internal", clientId } : undefined;
   }
 
   /** The pairs whose id is that of an enabled client that lists the method, with each of the client's hashes. */
@@ -184,14 +186,14 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
   async function authenticate(authorization: string): Promise<Caller | undefined> {
     const cached = verified.findHeader(authorization);
     const client = cached && (await clients.findEnabled(cached.clientId));
-    if (client && isStillValid(cached, client)) return { kind: "client", client };
+    if (client && isStillValid(cached, client)) return callerOf(client);
     const pairs = basicCredentials(authorization);
     const others = pairs.filter(({ id }) => id !== internalClient.clientId);
     const caller = internal(pairs);
     if (caller) return caller;
     const right = await registered(others, "client_secret_basic");
     if (right) verified.addHeader(authorization, right.client.clientId, right.secretHash);
-    return right && { kind: "client", client: right.client };
+    return right && callerOf(right.client);
   }
 
   return {
@@ -200,14 +202,16 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
       if (authorization === undefined || authorization.length > maxHeaderLength) return undefined;
       const cached = verified.findHeader(authorization);
       const client = cached && clients.cachedEnabled(cached.clientId);
-      if (client && isStillValid(cached, client)) return { kind: "client", client };
+      if (client && isStillValid(cached, client)) return callerOf(client);
       return authenticate(authorization);
     },
     async posted(id, secret) {
       const right = await registered([{ id, secret }], "client_secret_post");
-      return right && { kind: "client", client: right.client };
+      return right && callerOf(right.client);
     },
     platform: (apiKey) =>
-      apiKey !== undefined && isOneOf(platformSecurityApiKeys, apiKey) ? { kind: "platform" } : undefined,
+      apiKey !== undefined && isOneOf(platformSecurityApiKeys, apiKey)
+        ? { kind: "platform", clientId: "platform" }
+        : undefined,
   };
 }

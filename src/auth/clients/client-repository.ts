@@ -73,7 +73,7 @@ export function createClientRepository(reads: Reads): ClientRepository {
 }
 
 /** A client as it is listed; what else the row has is history. */
-export type ListedClient = Omit<Client, "disabledAt" | "generation">;
+export type ListedClient = Omit<Client, "disabledAt" | "generation" | "endedBy">;
 
 /** Days for which a client may be listed again and finds its authorizations as they were. */
 const reversibleDays = 7;

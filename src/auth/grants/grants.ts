@@ -111,8 +111,8 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     /** RFC 6749 section 6. */
     refresh_token: {
       requires: ["refresh_token"],
-      redeem: ({ client, parameters, chooseScopes }) =>
-        rotateRefreshToken(client, required(parameters, "refresh_token"), chooseScopes),
+      redeem: ({ client, parameters, chooseScopes, context: { requestId } }) =>
+        rotateRefreshToken(client, required(parameters, "refresh_token"), chooseScopes, requestId),
     },
 
     phone_otp: guessableGrant("phone_otp", {

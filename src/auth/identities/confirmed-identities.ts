@@ -32,7 +32,7 @@ export function confirmedIdentities(identities: Identities, confirmed: Confirmed
     ...identities,
     create: (id, fields) => changed(() => identities.create(id, fields)),
     update: (id, fields) => changed(() => identities.update(id, fields)),
-    delete: (id) => ended(() => identities.delete(id)),
-    setPassword: (id, password) => ended(() => identities.setPassword(id, password)),
+    delete: (id, origin) => ended(() => identities.delete(id, origin)),
+    setPassword: (id, password, origin) => ended(() => identities.setPassword(id, password, origin)),
   };
 }

@@ -6,6 +6,7 @@ import { arrayLiteral, type Database } from "../../platform/database/database.ts
 import { type BatchedLookup, batched } from "../../platform/database/sql/batched-lookup.ts";
 import { names, nullable, text } from "../../platform/database/sql/readers.ts";
 import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
+import { noRequest, originFields } from "../../platform/messaging/outbox.ts";
 import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { hashingLimit, hashSecret } from "../password-hashing/argon2id.ts";
@@ -88,19 +89,20 @@ export function createIdentities(db: Database, clock: Clock) {
     },
 
     /** Deletes the identity and ends its authorizations. @throws identity_not_found */
-    delete: (id: string): Promise<void> =>
+    delete: (id: string, origin = noRequest): Promise<void> =>
       change(async (tx) => {
         const deleted = await tx
           .delete(identities)
           .where(eq(identities.id, id))
           .returning({ id: identities.id });
         if (deleted.length === 0) throw identityNotFound("id");
-        await endIdentity(tx, id, "IDENTITY_DELETED");
-        await tx.execute(recordEvent(AuthEvents.identityDeleted, { identityId: idOf(id) }, { at: now() }));
+        await endIdentity(tx, id, "IDENTITY_DELETED", origin);
+        const fields = { identityId: idOf(id), ...originFields(origin) };
+        await tx.execute(recordEvent(AuthEvents.identityDeleted, fields, { at: now() }));
       }),
 
     /** Sets (or with null removes) the password and ends the authorizations. @throws identity_not_found, invalid_request */
-    async setPassword(id: string, password: string | null): Promise<void> {
+    async setPassword(id: string, password: string | null, origin = noRequest): Promise<void> {
       const checked = password === null ? null : await checkedPassword(password);
       // Said before the work of hashing.
       if (!(await findOne(sql`${identities.id} = ${id}`))) throw identityNotFound("id");
@@ -112,7 +114,7 @@ export function createIdentities(db: Database, clock: Clock) {
           .where(eq(identities.id, id))
           .returning({ id: identities.id });
         if (updated.length === 0) throw identityNotFound("id");
-        await endIdentity(tx, id, "PASSWORD_CHANGED");
+        await endIdentity(tx, id, "PASSWORD_CHANGED", origin);
         await recordUpdate(tx, id, ["password"]);
       });
     },

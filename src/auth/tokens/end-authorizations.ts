@@ -7,6 +7,7 @@ import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/readers.ts";
 import { isAmong, rowCount } from "../../platform/database/sql/statements.ts";
+import { noRequest, originFields, type RequestOrigin } from "../../platform/messaging/outbox.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";
 
@@ -31,15 +32,16 @@ export const hasNotEndedById: SQL = sql`(num_nulls(${authorization.revokedAt}) =
 /**
  * Ends one authorization, deletes what was kept for a retried refresh, and writes its event, in one statement; for
  * `REUSE` also the event that says so. Its end is confirmed once this resolves, also where it was ended before.
- * @param onlyIf a condition on the row `a`; none unless given
+ * @param origin the request that ends it @param onlyIf a condition on the row `a`; none unless given
  */
 export async function endAuthorization(
   db: Database,
   authorizationId: string,
   reason: "CLIENT" | "REUSE",
+  origin: RequestOrigin,
   onlyIf: SQL = sql`true`,
 ): Promise<void> {
-  const fields = { identityId, authorizationId: id, clientId };
+  const fields = { identityId, authorizationId: id, clientId, ...originFields(origin) };
   const revoked = { ...fields, reason: sql`${reasonName(reason)}::text` };
   const record = recordEvent(AuthEvents.authorizationRevoked, revoked, {
     at: revokedAt,
@@ -68,23 +70,23 @@ export async function endIdentity(
   tx: Database,
   identity: string,
   reason: "IDENTITY_DELETED" | "PASSWORD_CHANGED",
+  { requestId, caller }: RequestOrigin = noRequest,
 ): Promise<void> {
   const ended = names(identityEndings);
   await tx.execute(sql`
-    insert into ${identityEndings} (${ended.identityId}, ${ended.reason}, ${ended.endedAt})
-    values (${identity}, ${reason satisfies RevocationReason}, clock_timestamp())`);
+    insert into ${identityEndings}
+      (${ended.identityId}, ${ended.reason}, ${ended.endedAt}, ${ended.requestId}, ${ended.caller})
+    values (${identity}, ${reason satisfies RevocationReason}, clock_timestamp(), ${requestId}, ${caller})`);
 }
 
 /**
  * Ends all authorizations, also those of clients that are not listed. What is granted while it runs may end with them.
- * @returns the number of clients
+ * @param caller who does so, for their events @returns the number of clients
  */
-export async function endAll(db: Database): Promise<number> {
-  const { generation } = names(clients);
-  return rowCount(
-    db,
-    sql`update ${clients} set ${generation} = ${clients.generation} + 1 returning 1 as one`,
-  );
+export async function endAll(db: Database, caller: string): Promise<number> {
+  const { generation, endedBy } = names(clients);
+  const raised = sql`${generation} = ${clients.generation} + 1, ${endedBy} = ${caller}`;
+  return rowCount(db, sql`update ${clients} set ${raised} returning 1 as one`);
 }
 
 /** The statement that deletes what was kept for retried refreshes of these authorizations. */

@@ -3,6 +3,7 @@ import { ServiceError } from "../../platform/base/errors.ts";
 import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/readers.ts";
+import { originFields, type RequestOrigin } from "../../platform/messaging/outbox.ts";
 import type { Caller } from "../clients/authenticate-client.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
@@ -17,7 +18,7 @@ import { decodeRefreshToken } from "./refresh-token.ts";
  * Revokes a token (RFC 7009, except that an invalid token is an error). Once it returns, no process reports the token
  * as active. Revoking a refresh token ends its authorization, revoking an access token only that token.
  */
-export type Revoke = (caller: Caller, token: string) => Promise<void>;
+export type Revoke = (caller: Caller, token: string, origin: RequestOrigin) => Promise<void>;
 
 interface Dependencies {
   readonly db: Database;
@@ -27,27 +28,27 @@ interface Dependencies {
 }
 
 export function createRevoke({ db, accessTokens, findPresented, confirmed }: Dependencies): Revoke {
-  async function revokeRefreshToken(caller: Caller, text: string): Promise<boolean> {
+  async function revokeRefreshToken(caller: Caller, text: string, origin: RequestOrigin): Promise<boolean> {
     const token = decodeRefreshToken(text);
     const found = token && (await findPresented(token));
     if (!found || found.state === "EXPIRED") return false;
     refuseOthers(caller, found.clientId);
-    await endAuthorization(db, found.authorizationId, "CLIENT");
+    await endAuthorization(db, found.authorizationId, "CLIENT", origin);
     return true;
   }
 
-  async function revokeAccessToken(caller: Caller, text: string): Promise<boolean> {
+  async function revokeAccessToken(caller: Caller, text: string, origin: RequestOrigin): Promise<boolean> {
     const claims = await accessTokens.verify(text);
     if (!claims) return false;
     refuseOthers(caller, claims.client_id);
-    await storeRevocation(db, claims);
+    await storeRevocation(db, claims, origin);
     return true;
   }
 
-  return async (caller, token) => {
+  return async (caller, token, origin) => {
     // The wait is needed also if another request has revoked the token: its response may not have been sent yet.
-    if (await revokeRefreshToken(caller, token)) return confirmed.untilStandbysKnow();
-    if (await revokeAccessToken(caller, token)) return confirmed.untilStandbysKnow();
+    if (await revokeRefreshToken(caller, token, origin)) return confirmed.untilStandbysKnow();
+    if (await revokeAccessToken(caller, token, origin)) return confirmed.untilStandbysKnow();
     throw new ServiceError(AuthErrorKinds.invalidToken, "The token is unknown, expired or malformed.");
   };
 }
@@ -62,12 +63,14 @@ const authorization = names(authorizations, "a");
 async function storeRevocation(
   db: Database,
   { sub, jti, sid: authorizationId, client_id, exp }: AccessTokenClaims,
+  origin: RequestOrigin,
 ): Promise<void> {
   const fields = {
     identityId: sql`${sub}::text`,
     authorizationId: sql`${authorizationId}::text`,
     clientId: sql`${client_id}::text`,
     jti: sql`${jti}::text`,
+    ...originFields(origin),
   };
   const fromUnmarked = sql`from revoked, ${authorizations} a
     where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null`;

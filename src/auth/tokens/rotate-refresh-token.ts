@@ -43,11 +43,12 @@ interface Dependencies {
 /** Chooses the scopes of the new access token from those of the authorization; throws to refuse. */
 type ScopeChoice = (permitted: readonly string[]) => readonly string[];
 
-/** Exchanges a refresh token for the next pair; undefined if it is not valid for this client. */
+/** Exchanges a refresh token for the next pair; undefined if it is not valid for this client. @param requestId for events */
 export type RotateRefreshToken = (
   client: Client,
   token: string,
   chooseScopes: ScopeChoice,
+  requestId: string,
 ) => Promise<TokenPair | undefined>;
 
 export function createRotateRefreshToken(dependencies: Dependencies): RotateRefreshToken {
@@ -111,6 +112,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     client: Client,
     presented: RefreshToken,
     chooseScopes: ScopeChoice,
+    requestId: string,
   ): Promise<TokenPair | undefined> {
     // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse,
     // or where the authorization ends during the first one, it finds that it has ended.
@@ -126,7 +128,8 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
         chooseScopes(permitted);
         pair = await repeat(client, JSON.parse(unseal(presented.rotating, found.sealedPair)), found);
       } else {
-        await endAuthorization(db, found.authorizationId, "REUSE", isReuse(presented));
+        const origin = { requestId, caller: client.clientId };
+        await endAuthorization(db, found.authorizationId, "REUSE", origin, isReuse(presented));
       }
       if (pair) return pair;
     }
@@ -135,11 +138,11 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return undefined;
   }
 
-  return async (client, token, chooseScopes) => {
+  return async (client, token, chooseScopes, requestId) => {
     const presented = decodeRefreshToken(token);
     if (!presented) return undefined;
     const pair = await rotateRemembered(client, presented, chooseScopes);
-    return pair ?? exchange(client, presented, chooseScopes);
+    return pair ?? exchange(client, presented, chooseScopes, requestId);
   };
 }
 

@@ -28,17 +28,24 @@ const endedWithIdentity = sql`${authorization.identityId} = ${ending.identityId}
 /** Null if no authorization is left that ended with the ending in the row `e`. */
 const leftToMark = sql`(select ${authorization.id} from ${authorizations} a where ${endedWithIdentity} limit 1)`;
 
-/** @param from the authorizations `a` and what they ended with @param when, @param why expressions on it */
-function markAndRecord(from: SQL, when: SQL, why: SQL): SQL {
-  const fields = { identityId, authorizationId: id, clientId, reason: reasonNameOf(revocationReason) };
+/** @param from the authorizations `a` and what they ended with @param ended `chosen_time` and the others of it */
+function markAndRecord(from: SQL, ended: SQL): SQL {
+  const origin = { requestId: sql`chosen_request`, caller: sql`chosen_caller` };
+  const fields = {
+    identityId,
+    authorizationId: id,
+    clientId,
+    reason: reasonNameOf(revocationReason),
+    ...origin,
+  };
   return sql`
     with chosen as (
-      select ${authorization.id} as chosen_id, ${when} as chosen_time, ${why} as chosen_why ${from}
+      select ${authorization.id} as chosen_id, ${ended} ${from}
       ${limit}
     ), ended as (
       update ${authorizations} set ${revokedAt} = chosen_time, ${revocationReason} = chosen_why
       from chosen where ${id} = chosen_id and ${isAmong(id, sql`select chosen_id from chosen`)}
-      returning ${id}, ${identityId}, ${clientId}, ${revokedAt}, ${revocationReason}
+      returning ${id}, ${identityId}, ${clientId}, ${revokedAt}, ${revocationReason}, chosen_request, chosen_caller
     ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)})
     ${recordEvent(AuthEvents.authorizationRevoked, fields, { at: revokedAt, from: sql`from ended` })}`;
 }
@@ -54,8 +61,8 @@ const sweepIdentities = markAndRecord(
           and ${earlier.generation} < ${ending.generation})
       ${limit} for update of a skip locked) as a
     where ${ending.sweptAt} is null`,
-  sql`${ending.endedAt}`,
-  sql`${ending.reason}`,
+  sql`${ending.endedAt} as chosen_time, ${ending.reason} as chosen_why,
+    ${ending.requestId} as chosen_request, ${ending.caller} as chosen_caller`,
 );
 
 /** No client of generation 0 has lost any. */
@@ -67,8 +74,8 @@ const sweepClients = markAndRecord(
       order by ${authorization.clientGeneration}
       ${limit} for update of a skip locked) as a
     where ${client.generation} > 0`,
-  sql`coalesce(${client.disabledAt}, clock_timestamp())`,
-  sql`'CLIENT_DISABLED'::text`,
+  sql`coalesce(${client.disabledAt}, clock_timestamp()) as chosen_time, 'CLIENT_DISABLED'::text as chosen_why,
+    ''::text as chosen_request, ${client.endedBy} as chosen_caller`,
 );
 
 /**
@@ -103,7 +110,7 @@ export async function sweepAuthorizations(
 export const endDisabledClients: SQL = (() => {
   const set = names(clients);
   return sql`
-    update ${clients} set ${set.generation} = ${clients.generation} + 1
+    update ${clients} set ${set.generation} = ${clients.generation} + 1, ${set.endedBy} = ''
     where ${isDisabledForGood} and ${clients.generation} = (
       select max(${authorization.clientGeneration}) from ${authorizations} a
       where ${authorization.clientId} = ${clients.clientId} and ${authorization.revokedAt} is null)

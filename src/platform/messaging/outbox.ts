@@ -26,6 +26,22 @@ export type FieldsOf<Message extends DescMessage> = {
   readonly [Name in Exclude<keyof MessageShape<Message>, "$typeName" | "$unknown">]: SQL;
 };
 
+/** By which request something is changed, and who sent it. */
+export interface RequestOrigin {
+  /** As in `X-Request-Id`. */
+  readonly requestId: string;
+  /** The client's id. */
+  readonly caller: string;
+}
+
+/** Of a change that no request asks for. */
+export const noRequest: RequestOrigin = { requestId: "", caller: "" };
+
+/** The fields of an event that say by which request it came to be. */
+export function originFields({ requestId, caller }: RequestOrigin) {
+  return { requestId: sql`${requestId}::text`, caller: sql`${caller}::text` };
+}
+
 interface EventWriting<Message extends DescMessage> {
   readonly kind: EventKind<Message>;
   /** `subject` of the CloudEvent. Events of one subject are delivered in order. */

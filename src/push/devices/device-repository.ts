@@ -14,6 +14,7 @@ import {
   rows,
   selection,
 } from "../../platform/database/sql/statements.ts";
+import { noRequest, originFields } from "../../platform/messaging/outbox.ts";
 import { PushEvents, recordEvent, removalReasonName } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { devices } from "../schema.ts";
@@ -95,6 +96,7 @@ const updateKnown = prepared(parameters, (parameter) => {
           deviceId: sql`former_id::text`,
           provider: sql`former_provider`,
           reason: sql`${removalReasonName("MOVED")}::text`,
+          ...originFields(noRequest),
         },
         { from: moved },
       )}

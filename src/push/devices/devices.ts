@@ -7,6 +7,7 @@ import type { Clock } from "../../platform/base/clock.ts";
 import { type InputError, invalidInput, unavailable } from "../../platform/base/errors.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/readers.ts";
+import type { RequestOrigin } from "../../platform/messaging/outbox.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { KeptToken, PushProvider } from "../providers/provider.ts";
 import { devices } from "../schema.ts";
@@ -34,9 +35,9 @@ export interface Devices {
    */
   save(userId: string, device: DeviceToSave): Promise<void>;
   /** Removes the token if it is the user's. Can be repeated. */
-  remove(userId: string, token: string): Promise<void>;
+  remove(userId: string, token: string, origin?: RequestOrigin): Promise<void>;
   /** Removes all tokens of the user. Can be repeated. */
-  removeAll(userId: string): Promise<void>;
+  removeAll(userId: string, origin?: RequestOrigin): Promise<void>;
 }
 
 interface Dependencies {
@@ -119,15 +120,15 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
       );
     },
 
-    async remove(userId, token) {
+    async remove(userId, token, origin) {
       const hashes = arrayLiteral(identitiesOf(token).map(hashOf));
       const isToken = sql`${device.tokenHash} in (select decode(hash, 'hex') from unnest(${hashes}::text[]) as hash)`;
-      await removeDevices(db, devicesWhere(sql`${device.userId} = ${userId} and ${isToken}`), "USER");
+      await removeDevices(db, devicesWhere(sql`${device.userId} = ${userId} and ${isToken}`), "USER", origin);
     },
 
-    async removeAll(userId) {
+    async removeAll(userId, origin) {
       const some = devicesWhere(sql`${device.userId} = ${userId}`, sql`limit ${batchSize}`);
-      while ((await removeDevices(db, some, "USER")) > 0);
+      while ((await removeDevices(db, some, "USER", origin)) > 0);
     },
   };
 }

@@ -3,6 +3,7 @@ import { confirmUnless } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { integer, names } from "../../platform/database/sql/readers.ts";
 import { computed, epochMs, isAmong, rows, selection } from "../../platform/database/sql/statements.ts";
+import { noRequest, originFields } from "../../platform/messaging/outbox.ts";
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
 import { planLock } from "../history/history-blocks.ts";
 import { forgetHistory } from "../history/remove-history.ts";
@@ -22,9 +23,15 @@ const confirmedReasons: ReadonlySet<RemovalReason> = new Set(["USER", "AUTHORIZA
  * Removes devices and writes an event for each, in one statement. Once it resolves, the removal is confirmed by the
  * standbys that commits wait for; for some reasons also if the devices had been removed before.
  * @param chosen query for the hashes of their tokens as `chosen_hash`, which locks the rows in the order of ids
+ * @param origin the request that removes them; none unless given
  * @returns how many were removed
  */
-export async function removeDevices(db: Database, chosen: SQL, reason: RemovalReason): Promise<number> {
+export async function removeDevices(
+  db: Database,
+  chosen: SQL,
+  reason: RemovalReason,
+  origin = noRequest,
+): Promise<number> {
   const confirming = confirmedReasons.has(reason)
     ? sql`, ${confirmUnless(sql`exists (select from removed)`)}`
     : sql``;
@@ -43,6 +50,7 @@ export async function removeDevices(db: Database, chosen: SQL, reason: RemovalRe
           deviceId: sql`${id}::text`,
           provider,
           reason: sql`${removalReasonName(reason)}::text`,
+          ...originFields(origin),
         },
         { from: sql`from removed` },
       )})

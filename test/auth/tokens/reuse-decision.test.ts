@@ -17,6 +17,7 @@ import { createRotations } from "../../../src/auth/tokens/rotations.ts";
 import { ErrorKinds, ServiceError } from "../../../src/platform/base/errors.ts";
 import { uuidv7 } from "../../../src/platform/crypto/random.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
+import { noRequest } from "../../../src/platform/messaging/outbox.ts";
 import { postgresSettings } from "../../support/backends.ts";
 import { findPostgresql } from "../../support/postgresql/binaries.ts";
 import { type Cluster, startCluster } from "../../support/postgresql/cluster.ts";
@@ -70,7 +71,7 @@ describe.each(backends)("what another has found to be reuse, on %s", (backend) =
   }
 
   async function reasonAfterReuseOf(token: RefreshToken): Promise<unknown> {
-    await endAuthorization(db, token.authorizationId, "REUSE", isReuse(token));
+    await endAuthorization(db, token.authorizationId, "REUSE", noRequest, isReuse(token));
     const statement = sql`
       select revocation_reason as reason from auth.authorizations where id = ${token.authorizationId}::uuid`;
     return (await rows(db, statement))[0]?.["reason"];

@@ -115,7 +115,14 @@ describe.each(backends)("devices on %s", (backend) => {
       expect.arrayContaining([
         [
           "removed",
-          { userId: "anna", deviceId: before?.id, provider: "fcm", reason: "REMOVAL_REASON_MOVED" },
+          {
+            userId: "anna",
+            deviceId: before?.id,
+            provider: "fcm",
+            reason: "REMOVAL_REASON_MOVED",
+            requestId: "",
+            caller: "",
+          },
         ],
         ["registered", { userId: "boris", deviceId: after?.id, provider: "outbox", utcOffset: 345 }],
       ]),
@@ -134,12 +141,13 @@ describe.each(backends)("devices on %s", (backend) => {
     expect(await store.all()).toMatchObject([{ token: "a" }, { token: "b" }]);
     expect(await store.events()).toEqual([]);
     const [{ id: deviceId } = { id: "" }] = await store.all();
-    await store.devices.remove("anna", "a");
+    const origin = { requestId: "r-1", caller: "app" };
+    await store.devices.remove("anna", "a", origin);
     await store.devices.remove("anna", "a");
     await store.devices.removeAll("anna");
     expect(await store.all()).toMatchObject([{ token: "b" }]);
     expect(await store.events()).toEqual([
-      ["removed", { userId: "anna", deviceId, provider: "outbox", reason: "REMOVAL_REASON_USER" }],
+      ["removed", { userId: "anna", deviceId, provider: "outbox", reason: "REMOVAL_REASON_USER", ...origin }],
     ]);
   });
 

@@ -16,6 +16,9 @@ import { createDeviceStore, type DeviceStore } from "./device-store.ts";
 /** When the identity was deleted: after all that the test has registered. */
 const afterwards = new Date("2100-01-01");
 
+/** Of a removal that its user has not asked for. */
+const none = { requestId: "", caller: "" };
+
 describe.each(backends)("removals on %s", (backend) => {
   let store: DeviceStore;
   const cleanup = suiteCleanup();
@@ -55,7 +58,13 @@ describe.each(backends)("removals on %s", (backend) => {
     expect(await store.events()).toEqual([
       [
         "removed",
-        { userId: "anna", deviceId: String(dead), provider: "outbox", reason: "REMOVAL_REASON_DEAD" },
+        {
+          userId: "anna",
+          deviceId: String(dead),
+          provider: "outbox",
+          reason: "REMOVAL_REASON_DEAD",
+          ...none,
+        },
       ],
     ]);
     expect(await store.db.transaction((tx) => removeDeadDevices(tx, reports))).toBe(0);
@@ -115,7 +124,8 @@ describe.each(backends)("removals on %s", (backend) => {
       "renewed by another",
       "renewed by none",
     ]);
-    const about = { userId: "anna", provider: "outbox", reason: "REMOVAL_REASON_AUTHORIZATION_REVOKED" };
+    const reason = "REMOVAL_REASON_AUTHORIZATION_REVOKED";
+    const about = { userId: "anna", provider: "outbox", reason, ...none };
     const events = gone.map((id) => ["removed", { ...about, deviceId: String(id) }]);
     expect(await store.events()).toEqual(expect.arrayContaining(events));
   });
@@ -130,7 +140,12 @@ describe.each(backends)("removals on %s", (backend) => {
     await forget("anna");
     expect(await tokens()).toEqual(["b"]);
     expect(await rows(store.db, sql`select user_id from ${historyEntries}`)).toEqual([{ user_id: "boris" }]);
-    const about = { userId: "anna", provider: "outbox", reason: "REMOVAL_REASON_IDENTITY_DELETED" };
+    const about = {
+      userId: "anna",
+      provider: "outbox",
+      reason: "REMOVAL_REASON_IDENTITY_DELETED",
+      ...none,
+    };
     const events = await store.events();
     expect(events).toEqual(
       expect.arrayContaining(ids.map((id) => ["removed", { ...about, deviceId: String(id) }])),

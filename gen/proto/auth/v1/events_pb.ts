@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file auth/v1/events.proto.
  */
 export const file_auth_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIiYKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiXgoaQXV0aG9yaXphdGlvblJldXNlRGV0ZWN0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkigwEKFEF1dGhvcml6YXRpb25SZXZva2VkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEikKBnJlYXNvbhgEIAEoDjIZLmF1dGgudjEuUmV2b2NhdGlvblJlYXNvbiJdCgxUb2tlblJldm9rZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkSCwoDanRpGAQgASgJIlsKDUF0dGVtcHRGYWlsZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEiIKBGtpbmQYAyABKA4yFC5hdXRoLnYxLkF0dGVtcHRLaW5kIlsKDUFjY291bnRMb2NrZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEiIKBGtpbmQYAyABKA4yFC5hdXRoLnYxLkF0dGVtcHRLaW5kKl0KC0F0dGVtcHRLaW5kEhwKGEFUVEVNUFRfS0lORF9VTlNQRUNJRklFRBAAEhkKFUFUVEVNUFRfS0lORF9QQVNTV09SRBABEhUKEUFUVEVNUFRfS0lORF9DT0RFEAIq5wEKEFJldm9jYXRpb25SZWFzb24SIQodUkVWT0NBVElPTl9SRUFTT05fVU5TUEVDSUZJRUQQABIcChhSRVZPQ0FUSU9OX1JFQVNPTl9DTElFTlQQARIbChdSRVZPQ0FUSU9OX1JFQVNPTl9SRVVTRRACEiYKIlJFVk9DQVRJT05fUkVBU09OX0lERU5USVRZX0RFTEVURUQQAxImCiJSRVZPQ0FUSU9OX1JFQVNPTl9QQVNTV09SRF9DSEFOR0VEEAQSJQohUkVWT0NBVElPTl9SRUFTT05fQ0xJRU5UX0RJU0FCTEVEEAVCSQoQZ2F0ZXBvc3QuYXV0aC52MVABWhdnYXRlcG9zdC9hdXRoL3YxO2F1dGh2MaoCEEdhdGVwb3N0LkF1dGguVjG6AgZHUEF1dGhiBnByb3RvMw");
+  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIkoKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBmNhbGxlchgDIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiggEKGkF1dGhvcml6YXRpb25SZXVzZURldGVjdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkSDgoGY2FsbGVyGAUgASgJIqcBChRBdXRob3JpemF0aW9uUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRIpCgZyZWFzb24YBCABKA4yGS5hdXRoLnYxLlJldm9jYXRpb25SZWFzb24SEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkigQEKDFRva2VuUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRILCgNqdGkYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkiWwoNQXR0ZW1wdEZhaWxlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQiWwoNQWNjb3VudExvY2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQqXQoLQXR0ZW1wdEtpbmQSHAoYQVRURU1QVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQVRURU1QVF9LSU5EX1BBU1NXT1JEEAESFQoRQVRURU1QVF9LSU5EX0NPREUQAirnAQoQUmV2b2NhdGlvblJlYXNvbhIhCh1SRVZPQ0FUSU9OX1JFQVNPTl9VTlNQRUNJRklFRBAAEhwKGFJFVk9DQVRJT05fUkVBU09OX0NMSUVOVBABEhsKF1JFVk9DQVRJT05fUkVBU09OX1JFVVNFEAISJgoiUkVWT0NBVElPTl9SRUFTT05fSURFTlRJVFlfREVMRVRFRBADEiYKIlJFVk9DQVRJT05fUkVBU09OX1BBU1NXT1JEX0NIQU5HRUQQBBIlCiFSRVZPQ0FUSU9OX1JFQVNPTl9DTElFTlRfRElTQUJMRUQQBUJJChBnYXRlcG9zdC5hdXRoLnYxUAFaF2dhdGVwb3N0L2F1dGgvdjE7YXV0aHYxqgIQR2F0ZXBvc3QuQXV0aC5WMboCBkdQQXV0aGIGcHJvdG8z");
 
 /**
  * IdentityCreated: `auth.identity.created.v1`.
@@ -73,6 +73,20 @@ export type IdentityDeleted = Message<"auth.v1.IdentityDeleted"> & {
    * @generated from field: string identity_id = 1;
    */
   identityId: string;
+
+  /**
+   * Id of the request that deleted it, as in its X-Request-Id.
+   *
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
+
+  /**
+   * Id of the client that sent the request.
+   *
+   * @generated from field: string caller = 3;
+   */
+  caller: string;
 };
 
 /**
@@ -187,6 +201,20 @@ export type AuthorizationReuseDetected = Message<"auth.v1.AuthorizationReuseDete
    * @generated from field: string client_id = 3;
    */
   clientId: string;
+
+  /**
+   * Id of the request that presented the token, as in its X-Request-Id.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+
+  /**
+   * Id of the client that sent the request.
+   *
+   * @generated from field: string caller = 5;
+   */
+  caller: string;
 };
 
 /**
@@ -229,6 +257,24 @@ export type AuthorizationRevoked = Message<"auth.v1.AuthorizationRevoked"> & {
    * @generated from field: auth.v1.RevocationReason reason = 4;
    */
   reason: RevocationReason;
+
+  /**
+   * Id of the request that ended it, as in its X-Request-Id: that presented or
+   * revoked the token, deleted the identity, or changed its password. Empty
+   * where no request did.
+   *
+   * @generated from field: string request_id = 5;
+   */
+  requestId: string;
+
+  /**
+   * Who ended it: the id of the client that sent the request, or
+   * `operator command` where all were ended after a restore. Empty for a client
+   * that is no longer registered.
+   *
+   * @generated from field: string caller = 6;
+   */
+  caller: string;
 };
 
 /**
@@ -274,6 +320,20 @@ export type TokenRevoked = Message<"auth.v1.TokenRevoked"> & {
    * @generated from field: string jti = 4;
    */
   jti: string;
+
+  /**
+   * Id of the request that revoked it, as in its X-Request-Id.
+   *
+   * @generated from field: string request_id = 5;
+   */
+  requestId: string;
+
+  /**
+   * Id of the client that sent the request.
+   *
+   * @generated from field: string caller = 6;
+   */
+  caller: string;
 };
 
 /**
