@@ -211,7 +211,14 @@ describe.runIf(postgresUrl())("with a server that has a bad day", () => {
       expect(shown).toContain('"reason":"REVOCATION_REASON_CLIENT"');
       expect(shown).toContain('{"active":false}');
     });
-    expect(await commands("Who revoked this?")).toContain(ids.authorization);
+    const who = await commands("Who revoked this?");
+    for (const said of [ids.authorization, "REVOCATION_REASON_CLIENT", "mobile-app"])
+      expect(who).toContain(said);
+    expect(who).toContain('"requestId":"the-request-of-the-revocation"');
+    const trace = { REQUEST_ID: "the-request-of-the-revocation" };
+    expect(await commands("What happened to this request?", trace)).toContain(
+      "auth.authorization.revoked.v1",
+    );
   });
 
   test("why a user cannot sign in", async () => {
