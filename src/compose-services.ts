@@ -8,6 +8,7 @@ import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
 import type { BoundContract } from "./platform/openapi/bind.ts";
 import type { ContractDocument } from "./platform/openapi/document.ts";
+import type { Unready } from "./platform/process/lifecycle.ts";
 import type { RpcService } from "./platform/rpc/service.ts";
 import type { ServerSettings } from "./platform/settings/server.ts";
 import type { PushService } from "./push/service.ts";
@@ -29,6 +30,8 @@ export interface RunnableService extends ServedApi {
   /** Does the preparation that needs the schema. */
   prepare(): Promise<void>;
   startWorkers(): void;
+  /** What it cannot do in this process, though it is ready. */
+  warnings?(): readonly Unready[];
   /** Stops the workers when the process begins to drain, so that other processes can do their work. Never throws. */
   stopWorkers?(): void;
   stop(graceMs: number): Promise<void>;

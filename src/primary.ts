@@ -56,6 +56,7 @@ export async function startPrimary(
   const management = await startManagement(server, {
     metrics: { registry },
     lifecycle: { add: lifecycle.add, unready },
+    warnings: () => workers.warnings(),
     logger,
   });
   const ports = { http: http.port, grpc: grpc.port, management };

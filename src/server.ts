@@ -95,7 +95,8 @@ export async function startServer(
   for (const { name, stop: stopService } of services) lifecycle.add({ name, stop: stopService });
 
   serveApis({ composed, http, grpc, admission, metrics, logger, origins: server.corsOrigins, stopping });
-  primary?.shows({ unready: lifecycle.unready, metrics: () => metrics.registry.metrics() });
+  const warnings = () => services.flatMap((service) => service.warnings?.() ?? []);
+  primary?.shows({ unready: lifecycle.unready, warnings, metrics: () => metrics.registry.metrics() });
   const handles = new Map(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
   );
@@ -106,7 +107,7 @@ export async function startServer(
   // Stopped in reverse order: the API ports, then the management port, for an operator to watch, then the services.
   const management = primary
     ? server.managementPort
-    : await startManagement(server, { metrics, lifecycle, logger });
+    : await startManagement(server, { metrics, lifecycle, warnings, logger });
   const listen = async () => {
     if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
     lifecycle.add({ name: "grpc", stop: (graceMs) => grpc.close(graceMs) });

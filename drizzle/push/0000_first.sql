@@ -136,7 +136,8 @@ CREATE TABLE "push"."plan_ranges" (
 --> statement-breakpoint
 CREATE TABLE "push"."processes" (
 	"id" uuid PRIMARY KEY NOT NULL,
-	"beat" bigint DEFAULT 0 NOT NULL
+	"beat" bigint DEFAULT 0 NOT NULL,
+	"unusable" text[] DEFAULT '{}' NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "push"."provider_responses" (

@@ -208,6 +208,8 @@ export const planRanges = push.table(
 export const processes = push.table("processes", {
   id: uuid("id").primaryKey(),
   beat: bigint("beat", { mode: "number" }).notNull().default(0),
+  /** Services that it cannot use, by what may be its own fault: `fcm`, or `webpush` with an origin after a space. */
+  unusable: text("unusable").array().notNull().default([]),
 });
 
 /**

@@ -63,6 +63,8 @@ export interface PushService {
   prepare(): Promise<void>;
   /** Starts planning, delivery, the janitor and the relay of events. */
   startWorkers(): void;
+  /** What this process cannot do, though it is ready, and why. */
+  warnings(): readonly { readonly name: string; readonly reason: string }[];
   /** Stops the workers; they put unfinished work back into the queue. Can be called again. */
   stopWorkers(): Promise<void>;
   /** Stops the workers and closes the database. @param graceMs milliseconds that workers have to stop */
@@ -122,6 +124,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   }
 
   const workers: Loop[] = [];
+  let sending: ReturnType<typeof startSending> | undefined;
   let stopping: Promise<unknown> | undefined;
   async function stopWorkers(): Promise<void> {
     stopping ??= Promise.all(workers.map((worker) => worker.stop()));
@@ -142,15 +145,17 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     prepare: () => callers.prepare(),
     startWorkers() {
       if (stopping) return;
+      sending = startSending(parts);
       workers.push(
         ...startPlanners({ db, wakeUps, clock, logger, providers: settings.providers.names }),
         follower.start(),
-        startSending(parts),
+        sending,
         startPushJanitor(parts, broker),
         events.startRelay(),
         ...(broker ? startConsumptions(parts, broker, handleEvent) : []),
       );
     },
+    warnings: () => sending?.warnings() ?? [],
     stopWorkers,
     async stop(graceMs) {
       const timer = new AbortController();
@@ -214,7 +219,7 @@ function openPushEvents({ settings, db, metrics, logger }: Parts, eventLog: Logg
   });
 }
 
-function startSending({ settings, db, clock, ...parts }: Parts): Loop {
+function startSending({ settings, db, clock, ...parts }: Parts) {
   return startDelivery({
     ...parts,
     settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },

@@ -11,8 +11,8 @@ export interface Front {
   close(): Promise<void>;
 }
 
-/** Listens on a port of its own. Until it leads anywhere, it closes what connects. */
-export async function openFront(): Promise<Front> {
+/** Listens on a port of its own, unless one is given. Until it leads anywhere, it closes what connects. */
+export async function openFront(port = 0): Promise<Front> {
   const sockets = new Set<Socket>();
   let target: number | undefined;
   const server = createServer((client) => {
@@ -30,7 +30,7 @@ export async function openFront(): Promise<Front> {
         to.destroy();
       });
     }
-  }).listen(0, "127.0.0.1");
+  }).listen(port, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();
   if (typeof address !== "object" || address === null) throw new Error("not listening");

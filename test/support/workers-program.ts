@@ -61,6 +61,7 @@ async function beginWorker(): Promise<void> {
   });
   primary.shows({
     unready: () => [],
+    warnings: () => [],
     metrics: async () => `# HELP a A.\n# TYPE a counter\na 1\na_b{c="d"} 2\n`,
   });
   primary.onSignal((signal) => {

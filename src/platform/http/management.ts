@@ -5,7 +5,7 @@ import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { problem, toResponse } from "../door/responses.ts";
 import type { Metrics } from "../observability/metrics.ts";
-import type { Lifecycle } from "../process/lifecycle.ts";
+import type { Lifecycle, Unready } from "../process/lifecycle.ts";
 import { createHttpServer } from "./server.ts";
 
 /** Milliseconds that a probe or a scrape has to finish: both are repeated anyway. */
@@ -14,6 +14,8 @@ const closeMs = 500;
 interface Dependencies {
   readonly metrics: { readonly registry: Pick<Metrics["registry"], "metrics" | "contentType"> };
   readonly lifecycle: Pick<Lifecycle, "unready">;
+  /** What the process cannot do, though it is ready; nothing unless given. */
+  readonly warnings?: () => readonly Unready[];
   readonly logger: Logger;
 }
 
@@ -36,7 +38,8 @@ export async function startManagement(
 }
 
 /** Serves `GET /health/live`, `/health/ready` and `/metrics`. */
-export function createManagementApp({ metrics: { registry }, lifecycle, logger }: Dependencies): Hono {
+export function createManagementApp({ lifecycle, warnings, logger, ...dependencies }: Dependencies): Hono {
+  const { registry } = dependencies.metrics;
   const app = new Hono();
   app.use(async (c, next) => {
     await next();
@@ -45,9 +48,9 @@ export function createManagementApp({ metrics: { registry }, lifecycle, logger }
   app.get("/health/live", (c) => page(c, 200, { status: "up" }));
   app.get("/health/ready", (c) => {
     const notReady = lifecycle.unready();
-    return notReady.length === 0
-      ? page(c, 200, { status: "up" })
-      : page(c, 503, { status: "down", notReady });
+    if (notReady.length > 0) return page(c, 503, { status: "down", notReady });
+    const known = warnings?.() ?? [];
+    return page(c, 200, { status: "up", ...(known.length > 0 && { warnings: known }) });
   });
   app.get("/metrics", async (c) => page(c, 200, await registry.metrics(), registry.contentType));
 

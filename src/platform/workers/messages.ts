@@ -19,7 +19,7 @@ export interface WorkerReport {
 }
 
 export type FromWorker =
-  | { readonly type: "alive"; readonly unready: readonly Unready[] }
+  | { readonly type: "alive"; readonly unready: readonly Unready[]; readonly warnings: readonly Unready[] }
   | { readonly type: "metrics"; readonly id: number; readonly text: string }
   /** Asks for `listen`. */
   | { readonly type: "prepared" }

@@ -34,6 +34,7 @@ export class WorkerProcess {
   readonly #scrapes = new Map<number, (text: string) => void>();
   readonly #ended: Promise<WorkerEnd>;
   #scrapeIds = 0;
+  warnings: readonly Unready[] = [];
   #unready: readonly Unready[] = [{ name: "process", reason: "starting" }];
   /** When it began to listen, by performance.now(); undefined if it never has. */
   #listeningAt: number | undefined;
@@ -67,6 +68,7 @@ export class WorkerProcess {
       else if (message.type === "alive") {
         this.#unansweredLooks = 0;
         this.#unready = message.unready;
+        this.warnings = message.warnings;
       } else {
         this.#listeningAt = performance.now();
         this.#unready = [];

@@ -4,12 +4,14 @@ import type { FromWorker, ToWorker, WorkerReport } from "./messages.ts";
 
 interface ServedPart {
   readonly unready: () => readonly Unready[];
+  readonly warnings: () => readonly Unready[];
   /** In Prometheus's text format. */
   readonly metrics: () => Promise<string>;
 }
 
 const starting: ServedPart = {
   unready: () => [{ name: "process", reason: "starting" }],
+  warnings: () => [],
   metrics: async () => "",
 };
 
@@ -30,7 +32,8 @@ export function joinPrimary(): Primary {
   let served = starting;
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => undefined);
   process.on("message", (message: ToWorker) => {
-    if (message.type === "look") tell({ type: "alive", unready: served.unready() });
+    if (message.type === "look")
+      tell({ type: "alive", unready: served.unready(), warnings: served.warnings() });
     else if (message.type === "listen") listen.resolve();
     else if (message.type === "stop") stop.resolve(message.signal);
     else {

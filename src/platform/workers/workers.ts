@@ -74,9 +74,12 @@ export class Workers {
     const workers = [...this.#running];
     if (workers.some(([, { unready }]) => unready.length === 0)) return [];
     if (workers.length === 0) return [{ name: "workers", reason: "starting" }];
-    return workers.flatMap(([place, { unready }]) =>
-      unready.map(({ name, reason }) => ({ name: `worker ${place}: ${name}`, reason })),
-    );
+    return workers.flatMap(([place, { unready }]) => ofWorker(place, unready));
+  }
+
+  /** What the workers cannot do, though they are ready. */
+  warnings(): readonly Unready[] {
+    return [...this.#running].flatMap(([place, { warnings }]) => ofWorker(place, warnings));
   }
 
   /** The metrics of all workers that respond within a second, each with the label `worker`, its place. */
@@ -166,4 +169,8 @@ export class Workers {
       worker.kill();
     }
   }
+}
+
+function ofWorker(place: number, parts: readonly Unready[]): Unready[] {
+  return parts.map(({ name, reason }) => ({ name: `worker ${place}: ${name}`, reason }));
 }

@@ -5,6 +5,7 @@
 import { quotaMs } from "../providers/outcomes.ts";
 import type { Outcome } from "../providers/provider.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
+import { type Fault, faultOf } from "./faults.ts";
 
 /**
  * - `working`: messages are sent.
@@ -54,6 +55,8 @@ export interface Failure {
   /** The longest wait that the provider wanted in a streak of failures, in milliseconds up to an hour; 0 if none. */
   readonly afterMs: number;
   readonly reason: string;
+  /** What of this process may be why; undefined: it is the provider's. */
+  readonly fault?: Fault | undefined;
   /** Only one user's messages have failed since the service's last response, so that user's device may be the cause. */
   readonly isDoubtful?: boolean;
 }
@@ -140,23 +143,24 @@ export class Breaker {
     const evidence = this.#evidenceOf(outcome, userId, now, sent);
     const cause = evidence === "refused" || evidence === "foreign" ? evidence : "unavailable";
     const reason = outcome.kind === "sent" ? "" : outcome.reason;
+    const fault = faultOf(outcome);
     const { afterMs, users } = this.#streak;
     switch (transitions[evidence][state]) {
       case "stay":
         return undefined;
       case "pause":
-        return this.#pause({ cause, afterMs: cause === "unavailable" ? afterMs : 0, reason }, now);
+        return this.#pause({ cause, afterMs: cause === "unavailable" ? afterMs : 0, reason, fault }, now);
       case "prolong": {
         if (now + afterMs <= this.#pausedUntil) return undefined;
         // Each longer pause is stored, so it is to be long enough for the other messages in flight.
         const longerMs = afterMs + this.#rules.firstPauseMs / 10;
-        return this.#pause({ cause: this.#cause ?? cause, afterMs: longerMs, reason }, now);
+        return this.#pause({ cause: this.#cause ?? cause, afterMs: longerMs, reason, fault }, now);
       }
       case "failProbe": {
         this.#probes.failed += 1;
         if (this.#probes.failed < this.#probes.admitted) return undefined;
         const isDoubtful = evidence === "failure" && users.size === 1;
-        return this.#pause({ cause, afterMs, reason, ...(isDoubtful && { isDoubtful }) }, now);
+        return this.#pause({ cause, afterMs, reason, fault, ...(isDoubtful && { isDoubtful }) }, now);
       }
       case "replaceProbe":
         this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);

@@ -38,12 +38,13 @@ export class ChunkDelivery {
   }
 
   /**
-   * Takes chunks, and begins to send them.
+   * Takes chunks, unless this process leaves them to others, and begins to send them.
    * @param stopping aborted when the process stops: messages in flight finish, and the rest goes back to the queue
    * @returns whether there were any, once there is room for more
    */
   async work(stopping: AbortSignal): Promise<boolean> {
     const { taker, states, rules } = this.#deps;
+    if (!(await states.mayTake())) return false;
     if (this.#open.size >= rules.maxOpenChunks) await this.#room.promise;
     const open = [...this.#open.values()];
     // While the provider is probed, chunks are sent one after the other.

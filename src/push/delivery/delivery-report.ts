@@ -1,6 +1,6 @@
 /** What operators see of the delivery of one provider's chunks: metrics, the log, and marks at notifications. */
 
-import { Gauge, Histogram } from "prom-client";
+import { Histogram } from "prom-client";
 import type { Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
@@ -22,12 +22,6 @@ export function createDeliveryMetrics(
   { registry, counter }: Pick<Metrics, "registry" | "counter">,
   providers: readonly string[],
 ) {
-  const paused = new Gauge({
-    name: "gatepost_push_provider_paused",
-    help: "1 while nothing is sent to the provider because it failed or refused, as this process last saw it.",
-    labelNames: ["provider"],
-    registers: [registry],
-  });
   const duration = new Histogram({
     name: "gatepost_push_chunk_duration_seconds",
     help: "Time from taking a chunk of messages to storing the last of its results.",
@@ -35,10 +29,7 @@ export function createDeliveryMetrics(
     buckets: durationBuckets,
     registers: [registry],
   });
-  for (const provider of providers) {
-    paused.set({ provider }, 0);
-    duration.zero({ provider });
-  }
+  for (const provider of providers) duration.zero({ provider });
   return {
     messages: counter("gatepost_push_messages_total", "Messages by provider and outcome.", {
       provider: providers,
@@ -62,7 +53,6 @@ export function createDeliveryMetrics(
     givenUp: counter("gatepost_push_dead_chunks_total", "Chunks of messages that were given up.", {
       provider: providers,
     }),
-    paused: (provider: string, isPaused: boolean) => paused.set({ provider }, isPaused ? 1 : 0),
     chunkEnded: (provider: string, seconds: number) => duration.observe({ provider }, seconds),
   };
 }

@@ -44,6 +44,8 @@ export const deliveryRules = {
   longestDoubtMs: 60_000,
   /** Milliseconds of the pause of a service that refuses us. */
   refusedPauseMs: 300_000,
+  /** Milliseconds of the longest pause of this process alone. Then it finds out whether its fault is gone. */
+  longestOwnPauseMs: 30_000,
   /** Messages that are sent first to find out whether a service that was paused works again. */
   probeMessages: 10,
   /** The smallest share of the rate limit that failures lead to; each failure halves the share. */

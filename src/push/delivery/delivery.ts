@@ -17,7 +17,8 @@ import { ChunkDelivery } from "./deliver-chunk.ts";
 import { createDeliveryMetrics, DeliveryReport } from "./delivery-report.ts";
 import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
 import { InFlightBudget } from "./in-flight-budget.ts";
-import { ProviderPauses } from "./provider-pauses.ts";
+import { showPauses } from "./pause-metrics.ts";
+import { loadPaused, ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
 import { startRemovals } from "./removals.ts";
 import { SendabilityCheck } from "./sendability-check.ts";
@@ -52,11 +53,17 @@ interface Dependencies {
   readonly idleMs?: number;
 }
 
+/** What runs. */
+interface Delivery extends Loop {
+  /** The providers to which this process alone sends nothing, and why, in a few words for an operator. */
+  warnings(): { readonly name: string; readonly reason: string }[];
+}
+
 /**
  * Starts a worker for each provider, the beat of this process, and the loops of what waits and what is removed.
  * @returns stops them: messages in flight finish, and the rest of their chunks goes back to the queue at once
  */
-export function startDelivery(dependencies: Dependencies): Loop {
+export function startDelivery(dependencies: Dependencies): Delivery {
   const { database, wakeUps, providers, settings, completion, logger } = dependencies;
   const { random = Math.random, idleMs = 500 } = dependencies;
   const { maxPerSecond, rampSeconds, maxDeadPercent, removalDelaySeconds, imageBaseUrl } = settings;
@@ -68,11 +75,15 @@ export function startDelivery(dependencies: Dependencies): Loop {
   const released = () => wakeUps.wake("chunks");
   const processes = new Processes({ db, leases, logger, released });
   const common = { db, check, rules, random, logger, metrics, limits, completion, imageBaseUrl };
-  const loops = [...providers.values()].map((provider) => {
+  const allStates: ServiceStates[] = [];
+  const ownPauses = () => allStates.flatMap((states) => states.ownPauses());
+  showPauses(dependencies.metrics, [...providers.keys()], () => loadPaused(db), ownPauses);
+  const loops: Loop[] = [...providers.values()].map((provider) => {
     const { name } = provider;
     const rateLimiter = new ProviderRateLimiter({ db, provider: name, maxPerSecond, rampSeconds, rules });
-    const pauses = new ProviderPauses({ db, provider: name, rules, random, released });
-    const states = new ServiceStates({ provider, pauses, rules, logger, metrics });
+    const pauses = new ProviderPauses({ db, provider: name, processes, rules, random, released });
+    const states = new ServiceStates({ provider, pauses, rules, random, logger });
+    allStates.push(states);
     void states.checkCredentials();
     const budget = new InFlightBudget(provider.maxInFlight, rules.retryShare);
     const report = new DeliveryReport({ db, provider: name, logger, metrics });
@@ -106,6 +117,11 @@ export function startDelivery(dependencies: Dependencies): Loop {
     ),
   );
   return {
+    warnings: () =>
+      ownPauses().map(({ provider, origin, cause, reason }) => ({
+        name: `push ${origin ?? provider}`,
+        reason: `${cause}: ${reason}`,
+      })),
     async stop() {
       await Promise.all(loops.map((loop) => loop.stop()));
       await beats.stop();

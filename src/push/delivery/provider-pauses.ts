@@ -4,15 +4,17 @@
  */
 import { and, eq, gt, isNull, lte, or, type SQL, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
-import type { Database } from "../../platform/database/database.ts";
+import type { Database, Executor } from "../../platform/database/database.ts";
 import { names, nullable, number, oneOf, text } from "../../platform/database/sql/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { endWaits } from "../queue/give-back.ts";
+import type { Processes } from "../queue/processes.ts";
 import { isPausedAt, wholeProvider } from "../queue/provider-rows.ts";
 import { providerResponses, providerStates } from "../schema.ts";
 import { causes, type Failure, type SharedState } from "./breaker.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
+import type { Paused } from "./pause-metrics.ts";
 
 /** The moment of the statement, and not of its transaction. */
 const now = sql`clock_timestamp()`;
@@ -69,6 +71,21 @@ export async function endPauses(db: Database, provider: ProviderName, service?: 
   return ended;
 }
 
+const paused = selection({ provider: columns.provider, cause: computed(text, columns.cause) });
+
+/** A pause counts for another minute, in which the provider is probed. */
+const selectPaused = prepared(
+  [],
+  () => sql`
+    select ${paused} from ${providerStates} where ${columns.cause} is not null
+      and ${isPausedAt(columns.pausedUntil, sql`now() - interval '1 minute'`)}`,
+);
+
+/** The providers that are paused for all processes, or of which a service is, each as often as there are pauses. */
+export function loadPaused(db: Executor): Promise<Paused[]> {
+  return rows(db, paused, selectPaused({}));
+}
+
 /** The pause to which a failure led. */
 interface Pause extends SharedState {
   /** Whether the service was not paused before. Only such a failure is logged. */
@@ -79,6 +96,7 @@ interface Pause extends SharedState {
 interface Dependencies {
   readonly db: Database;
   readonly provider: ProviderName;
+  readonly processes: Pick<Processes, "id" | "cannotUse" | "canUse">;
   readonly rules: DeliveryRules;
   readonly random: Random;
   /** Called when chunks may be taken that have waited. */
@@ -112,9 +130,14 @@ export class ProviderPauses {
    * Pauses a service for all processes: for longer with each failure in a row, though not for long if only one user's
    * messages fail, and with a lower rate afterwards. During a pause a failure only prolongs it, if the provider wants
    * so.
+   * @returns undefined if it is not paused: the fault may be this process's own, as another one can use the service
    */
-  record(service: string, { cause: why, afterMs, reason, isDoubtful }: Failure): Promise<Pause> {
-    const { db, provider, rules, random } = this.#deps;
+  async record(
+    service: string,
+    { cause: why, afterMs, reason, fault, isDoubtful }: Failure,
+  ): Promise<Pause | undefined> {
+    const { db, provider, processes, rules, random } = this.#deps;
+    const processId = fault && (await processes.id());
     const isService = and(eq(providerStates.provider, provider), eq(providerStates.service, service));
     const missing = () => new Error(`the row of ${provider} in provider_states is missing`);
     return db.transaction(async (tx) => {
@@ -125,6 +148,8 @@ export class ProviderPauses {
         sql`select ${current} from ${providerStates} where ${isService} for update`,
       );
       if (!before) throw missing();
+      if (processId !== undefined && !(await processes.cannotUse(tx, processId, this.#nameOf(service))))
+        return undefined;
       const isNew = before.pausedMs === 0;
       const longestMs = isDoubtful ? rules.longestDoubtMs : Number.POSITIVE_INFINITY;
       const backoff = Math.min(rules.firstPauseMs * 2 ** before.failures, rules.longestPauseMs, longestMs);
@@ -143,6 +168,15 @@ export class ProviderPauses {
       if (!row) throw missing();
       return { cause: why, pausedMs: untilMs, since: row.since, isNew, failures };
     });
+  }
+
+  /** Records that this process can use the service. */
+  canUse(service: string): void {
+    this.#deps.processes.canUse(this.#nameOf(service));
+  }
+
+  #nameOf(service: string): string {
+    return `${this.#deps.provider} ${service}`.trimEnd();
   }
 
   /** Records that the service works. A pause that is still running stays. @returns whether it had failed */

@@ -4,11 +4,13 @@
  */
 import { LRUCache } from "lru-cache";
 import type { Logger } from "../../platform/observability/logger.ts";
+import { sent } from "../providers/outcomes.ts";
 import type { Outcome, PushProvider } from "../providers/provider.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import { Breaker, type Cause, type Failure, type Sent, type SharedState, type State } from "./breaker.ts";
-import type { DeliveryMetrics } from "./delivery-report.ts";
-import type { DeliveryRules } from "./delivery-rules.ts";
+import type { DeliveryRules, Random } from "./delivery-rules.ts";
+import { type Fault, faultOf } from "./faults.ts";
+import { type ProcessPause, ProcessPauses } from "./process-pauses.ts";
 import type { ProviderPauses } from "./provider-pauses.ts";
 
 /**
@@ -21,8 +23,8 @@ interface Dependencies {
   readonly provider: PushProvider;
   readonly pauses: ProviderPauses;
   readonly rules: DeliveryRules;
+  readonly random: Random;
   readonly logger: Logger;
-  readonly metrics: DeliveryMetrics;
 }
 
 /** The breaker of a service. */
@@ -34,24 +36,76 @@ interface Service {
   storedAt: number;
 }
 
+/** A pause of this process alone. */
+interface OwnPause {
+  readonly provider: string;
+  readonly origin?: string;
+  readonly cause: Fault;
+  readonly reason: string;
+}
+
 export class ServiceStates {
   readonly #deps: Dependencies;
   readonly #services = new LRUCache<string, Service>({ max: maxServices });
+  readonly #own: ProcessPauses;
   readonly selfTest: SelfTest;
   /** Whether the provider has responded, and the chunks that wait for that could not be made READY. */
   #hasUnstoredResponse = false;
 
   constructor(dependencies: Dependencies) {
     this.#deps = dependencies;
+    this.#own = new ProcessPauses(dependencies.rules, dependencies.random);
     this.selfTest = new SelfTest(dependencies.provider);
+  }
+
+  /** The services that this process alone does not use, and why. */
+  ownPauses(): OwnPause[] {
+    const provider = this.#deps.provider.name;
+    return this.#own.own().map(([service, { fault: cause, reason }]) => ({
+      provider,
+      ...originOf(service),
+      ...{ cause, reason },
+    }));
+  }
+
+  /** Whether chunks may be taken: this process does not leave them to others. It finds out whether its fault is gone. */
+  async mayTake(): Promise<boolean> {
+    if (this.#own.size === 0) return true;
+    await this.load();
+    const whole = this.#own.get(wholeProvider);
+    if (whole && performance.now() >= whole.until && this.#deps.provider.selfTest)
+      await this.#tryAgain(whole);
+    const now = performance.now();
+    const { evidenceMs } = this.#deps.rules;
+    // There was nothing to send that could have shown it.
+    for (const [service, { until }] of this.#own.own()) if (now - until > evidenceMs) this.#endOwn(service);
+    // Where one of several services is at fault, others respond.
+    if ([...this.#services.values()].some(({ breaker }) => breaker.isHealthy(now))) return true;
+    return this.#own.own().every(([, { until }]) => now >= until);
+  }
+
+  async #tryAgain({ cause, fault, reason }: ProcessPause): Promise<void> {
+    const outcome = asServiceOutcome((await this.selfTest.run()) ?? sent);
+    if (isPassed(outcome)) {
+      this.#endOwn(wholeProvider);
+      await this.#endRefusal();
+      return this.load();
+    }
+    // Of a provider that fails by now, nothing new is known.
+    const isNews = outcome.kind !== "sent" && faultOf(outcome) !== undefined;
+    const shown = isNews
+      ? { cause: causeOf(outcome), fault: faultOf(outcome), reason: outcome.reason }
+      : { cause, fault, reason };
+    await this.#pause(wholeProvider, { ...shown, afterMs: 0 });
   }
 
   state(service: string): State {
     return this.#of(service).breaker.state(performance.now());
   }
 
-  /** Milliseconds until the service may be probed; 0 if it is not paused. */
+  /** Milliseconds until the service may be probed; 0 if it is not paused, or other processes may use one of several. */
   pausedMs(service: string): number {
+    if (service !== wholeProvider && this.#own.get(service)?.isShared === false) return 0;
     return this.#of(service).breaker.pausedMs(performance.now());
   }
 
@@ -87,15 +141,12 @@ export class ServiceStates {
     const isResponse = service === wholeProvider && isNews && breaker.isHealthy(now);
     if (verdict === undefined && !isResponse) return;
     const store =
-      typeof verdict === "object"
-        ? this.#pause(service, breaker, verdict)
-        : this.#storeResponse(service, verdict);
+      typeof verdict === "object" ? this.#pause(service, verdict) : this.#storeResponse(service, verdict);
     const storing = Promise.all([known.storing, store]).then(() => {
       known.storedAt = performance.now();
       if (known.storing === storing) known.storing = undefined;
     });
     known.storing = storing;
-    this.#showPauses();
   }
 
   /** Adopts the states that all processes share, before a chunk is sent. */
@@ -112,9 +163,7 @@ export class ServiceStates {
     if (agoMs !== undefined) this.#of(wholeProvider).breaker.respondedToOthers(now - agoMs);
     const others = [...this.#services.keys()].filter((service) => !shared.has(service));
     for (const [service, state] of shared) this.#adopt(service, state, now, asOf);
-    for (const service of others)
-      this.#adopt(service, { cause: undefined, pausedMs: 0, since: "" }, now, asOf);
-    this.#showPauses();
+    for (const service of others) this.#adopt(service, unpaused, now, asOf);
   }
 
   /** Asks the provider itself whether it accepts our credentials again. @returns whether messages may be tried */
@@ -130,21 +179,22 @@ export class ServiceStates {
    * pause for refused credentials, since they have been put right.
    */
   async checkCredentials(): Promise<void> {
-    const { pauses, provider, logger } = this.#deps;
+    const { provider, logger } = this.#deps;
     try {
       const outcome = await this.selfTest.run();
       if (outcome === undefined) return;
-      if (isPassed(outcome)) {
-        if (await pauses.endRefusal()) this.#logRecovery(wholeProvider);
-      } else if (asServiceOutcome(outcome).kind === "refused") {
-        this.#reportSelfTest(outcome);
-      }
+      if (isPassed(outcome)) await this.#endRefusal();
+      else if (asServiceOutcome(outcome).kind === "refused") this.#reportSelfTest(outcome);
     } catch (err) {
       logger.warn(
         { err, provider: provider.name },
         "The credentials of a push provider could not be checked yet",
       );
     }
+  }
+
+  async #endRefusal(): Promise<void> {
+    if (await this.#deps.pauses.endRefusal()) this.#logRecovery(wholeProvider);
   }
 
   #reportSelfTest(outcome: Outcome): void {
@@ -169,15 +219,25 @@ export class ServiceStates {
   /** Adopts a stored state, unless this process has a newer one, which may not be stored yet. @param asOf when it was read */
   #adopt(service: string, state: SharedState, now: number, asOf: number): void {
     const { breaker, storing, storedAt } = this.#of(service);
-    if (storing === undefined && storedAt < asOf) breaker.adopt(state, now);
+    if (storing === undefined && storedAt < asOf) breaker.adopt(this.#own.stateOf(service, state, now), now);
   }
 
-  async #pause(service: string, breaker: Breaker, failure: Failure): Promise<void> {
+  async #pause(service: string, failure: Failure): Promise<void> {
     const { pauses, provider, logger } = this.#deps;
-    const { reason, cause } = failure;
+    const { reason, cause, fault } = failure;
+    const { breaker } = this.#of(service);
     try {
-      const { isNew, failures, ...shared } = await pauses.record(service, failure);
-      breaker.adopt(shared, performance.now());
+      const pause = await pauses.record(service, failure);
+      const now = performance.now();
+      const own = fault && this.#own.add(service, fault, failure, now);
+      if (own && !pause) {
+        breaker.adopt(this.#own.stateOf(service, unpaused, now), now);
+        if (!own.isLogged) logOwnPause(logger, own, { provider: provider.name, ...originOf(service) });
+        own.isLogged = true;
+      }
+      if (!pause) return;
+      const { isNew, failures, ...shared } = pause;
+      breaker.adopt(this.#own.stateOf(service, shared, now), now);
       if (!isNew) return;
       const pausedSeconds = Math.ceil(shared.pausedMs / 1000);
       const fields = { provider: provider.name, ...originOf(service), reason, failures, pausedSeconds };
@@ -201,7 +261,10 @@ export class ServiceStates {
       if (verdict === undefined) {
         await pauses.recordResponse();
         this.#hasUnstoredResponse = false;
-      } else if (await pauses.recordSuccess(service)) this.#logRecovery(service);
+      } else {
+        if (await pauses.recordSuccess(service)) this.#logRecovery(service);
+        this.#endOwn(service);
+      }
     } catch (err) {
       this.#hasUnstoredResponse ||= verdict === undefined;
       logger.warn({ err, provider: provider.name }, "The end of a push provider's pause could not be stored");
@@ -213,13 +276,31 @@ export class ServiceStates {
     logger.info({ provider: provider.name, ...originOf(service) }, "The push provider works again");
   }
 
-  #showPauses(): void {
-    const { metrics, provider } = this.#deps;
-    const now = performance.now();
-    const isPaused = [...this.#services.values()].some(({ breaker }) => breaker.state(now) === "paused");
-    metrics.paused(provider.name, isPaused);
+  #endOwn(service: string): void {
+    const own = this.#own.get(service);
+    if (!own) return;
+    const { pauses, provider, logger } = this.#deps;
+    pauses.canUse(service);
+    this.#own.end(service);
+    const fields = { provider: provider.name, ...originOf(service), cause: own.fault };
+    if (!own.isShared) logger.info(fields, "This process uses the push provider again");
   }
 }
+
+/** What an operator is to look at. */
+const remedies: Readonly<Record<Fault, string>> = {
+  credentials: "its key, project and topic in the settings",
+  clock: "its clock",
+  network: "its network: routes, name servers and firewalls",
+};
+
+function logOwnPause(logger: Logger, { fault, reason }: ProcessPause, fields: object): void {
+  const level = fault === "network" ? "warn" : "error";
+  const what = "This process alone cannot use the push provider and leaves its messages to others";
+  logger[level]({ ...fields, cause: fault, reason }, `${what}: check ${remedies[fault]}`);
+}
+
+const unpaused: SharedState = { cause: undefined, pausedMs: 0, since: "" };
 
 /** The log field that names a service which is one of several; each of them is the origin of a Web Push service. */
 function originOf(service: string): { readonly origin?: string } {
@@ -260,8 +341,14 @@ function isPassed({ kind }: Outcome): boolean {
   return kind === "sent" || kind === "dead" || kind === "failed" || kind === "blocked";
 }
 
+function causeOf({ kind }: Outcome): Cause {
+  return kind === "refused" ? kind : "unavailable";
+}
+
 /** The outcome of a self-test, as one of the service: a self-test uses no user's token, so a refusal is about us. */
 function asServiceOutcome(outcome: Outcome): Outcome {
   if (outcome.kind !== "foreign" && outcome.kind !== "refused") return outcome;
-  return { kind: "refused", isConfirmed: true, reason: outcome.reason };
+  const { kind, reason } = outcome;
+  if (kind === "refused") return { ...outcome, isConfirmed: true };
+  return { kind: "refused", isConfirmed: true, reason };
 }

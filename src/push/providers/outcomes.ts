@@ -75,9 +75,23 @@ export function serverFailureOutcome(response: PeerResponse, clock: Clock, code?
   return { kind: "retry", afterMs, reason: reasonOf(response.status, code) };
 }
 
+/** Milliseconds by which our clock may differ from the provider's: the `Date` of a response is one of seconds. */
+const maxSkewMs = 60_000;
+
+/** The outcome of a response that refuses our credentials. @param isOfTime whether it names a time that we have signed */
+export function refusedOutcome(
+  response: PeerResponse,
+  clock: Clock,
+  reason: string,
+  isOfTime = false,
+): Extract<Outcome, { kind: "refused" }> {
+  const skewMs = Math.abs(Date.parse(response.header("date") ?? "") - clock.now());
+  return { kind: "refused", ...((isOfTime || skewMs > maxSkewMs) && { isOfTime: true }), reason };
+}
+
 /** The outcome without a whole response. The message may have arrived; a repeat replaces it on the device. */
 export function noResponseOutcome({ cause, reason }: NoResponse): Outcome {
-  if (cause === "unreachable") return { kind: "unavailable", reason };
+  if (cause === "unreachable") return { kind: "unavailable", hasNoResponse: true, reason };
   if (cause === "aborted") return { kind: "retry", afterMs: retryMs, reason };
   return { kind: "retry", hasNoResponse: true, afterMs: retryMs, reason };
 }

@@ -56,14 +56,25 @@ export type Outcome =
     }
   /**
    * No message can be sent for `afterMs`: the provider is unreachable, or gives us no access. Not by a response to a
-   * message.
+   * message. `hasNoResponse`: no connection was made, or none brought a response.
    */
-  | { readonly kind: "unavailable"; readonly afterMs?: number; readonly reason: string }
+  | {
+      readonly kind: "unavailable";
+      readonly afterMs?: number;
+      readonly hasNoResponse?: true;
+      readonly reason: string;
+    }
   /**
    * The provider refuses our credentials, project or topic: remove nothing. One response holds for its message, those
-   * of several users, or one that `isConfirmed` by asking again, for all: stop, alert the operator.
+   * of several users, or one that `isConfirmed` by asking again, for all: stop, alert the operator. `isOfTime`: our
+   * clock may be why.
    */
-  | { readonly kind: "refused"; readonly isConfirmed?: true; readonly reason: string };
+  | {
+      readonly kind: "refused";
+      readonly isConfirmed?: true;
+      readonly isOfTime?: true;
+      readonly reason: string;
+    };
 
 /**
  * Sends the same content to a device. Every failure is an outcome; an exception is a defect. Made once for each chunk.

@@ -1,13 +1,13 @@
 /**
  * The processes that send, each with a row that it keeps alive; others judge it by what they read, and by their own
- * clocks.
+ * clocks. The row names the services that the process cannot use, so that all know when nobody can.
  */
 import { randomUUID } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
 import { every, type Loop } from "../../platform/base/loop.ts";
-import type { Database, Executor } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database, type Executor } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/readers.ts";
-import { prepared, rows, selection } from "../../platform/database/sql/statements.ts";
+import { prepared, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { deliveryChunks, processes } from "../schema.ts";
 import { handOver } from "./give-back.ts";
@@ -37,12 +37,24 @@ interface Dependencies {
 const process = names(processes);
 const beating = selection({ id: process.id, beat: process.beat });
 
-/** Raises the beat of this process, and reads those of all. */
+/** Raises the beat of this process, writes what it cannot use, and reads the beats of all. */
 const raiseBeat = prepared(
-  ["id"],
-  ({ id }) => sql`
-    with raised as (update ${processes} set ${process.beat} = ${process.beat} + 1 where ${process.id} = ${id}::uuid)
+  ["id", "unusable"],
+  ({ id, unusable }) => sql`
+    with raised as (
+      update ${processes} set ${process.beat} = ${process.beat} + 1, ${process.unusable} = ${unusable}::text[]
+      where ${process.id} = ${id}::uuid)
     select ${beating} from ${processes}`,
+);
+
+/** Writes which services the process cannot use, before its beat does. Returns the others that can use this one. */
+const writeUnusable = prepared(
+  ["id", "unusable", "service"],
+  ({ id, unusable, service }) => sql`
+    with written as (
+      update ${processes} set ${process.unusable} = ${unusable}::text[] where ${process.id} = ${id}::uuid)
+    select 1 as one from ${processes}
+    where ${process.id} <> ${id}::uuid and ${service}::text <> all(${process.unusable})`,
 );
 
 export class Processes {
@@ -52,6 +64,7 @@ export class Processes {
   #releasing: Promise<void> | undefined;
   #others = new Map<string, Read>();
   #readAt = Number.NEGATIVE_INFINITY;
+  readonly #unusable = new Set<string>();
 
   constructor(dependencies: Dependencies) {
     this.#deps = dependencies;
@@ -71,6 +84,24 @@ export class Processes {
     await this.#deps.db.insert(processes).values({ id });
     this.#own = id;
     return id;
+  }
+
+  /**
+   * Notes that this process cannot use a service. Of processes that note the same at once, each is to have locked a row.
+   * @returns whether no living process can
+   */
+  async cannotUse(tx: Database, id: string, service: string): Promise<boolean> {
+    this.#unusable.add(service);
+    return (await rowCount(tx, writeUnusable({ id, unusable: this.#listed(), service }))) === 0;
+  }
+
+  /** Notes that it can: others read so within a second or two. */
+  canUse(service: string): void {
+    this.#unusable.delete(service);
+  }
+
+  #listed(): string {
+    return arrayLiteral([...this.#unusable]);
   }
 
   /** Takes note that the row is gone: others have taken this process for dead. The next {@link id} is another one. */
@@ -99,7 +130,7 @@ export class Processes {
   async #beat(): Promise<void> {
     const id = await this.id();
     const begun = performance.now();
-    const found = await rows(this.#deps.leases, beating, raiseBeat({ id }));
+    const found = await rows(this.#deps.leases, beating, raiseBeat({ id, unusable: this.#listed() }));
     if (found.every((row) => row.id !== id)) this.forget(id);
     // Nothing is known of the time in which this process, or the database, stood still.
     if (begun - this.#readAt > longestGapMs) this.#others.clear();

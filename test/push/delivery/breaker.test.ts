@@ -79,12 +79,12 @@ describe("a service that is open", () => {
     [
       "is for several users whom it refuses, and nobody whom it does not between",
       [sent, refused, refused, refused],
-      { cause: "refused", afterMs: 0, reason: "401" },
+      { cause: "refused", afterMs: 0, reason: "401", fault: "credentials" },
     ],
     [
       "is at once where it was asked once more, and refuses us again",
       [sent, { ...refused, isConfirmed: true }],
-      { cause: "refused", afterMs: 0, reason: "401" },
+      { cause: "refused", afterMs: 0, reason: "401", fault: "credentials" },
     ],
     [
       "is paused for the longest wait of the row",
@@ -102,7 +102,11 @@ describe("a service that is open", () => {
       { cause: "unavailable", afterMs: 3_600_000, reason: "503" },
     ],
     ["is not for a few users' foreign tokens", Array(49).fill(foreign), undefined],
-    ["is for most users'", Array(50).fill(foreign), { cause: "foreign", afterMs: 0, reason: "403" }],
+    [
+      "is for most users'",
+      Array(50).fill(foreign),
+      { cause: "foreign", afterMs: 0, reason: "403", fault: "credentials" },
+    ],
   ])("%s", (_, outcomes, verdict) => {
     const breaker = new Breaker(rules);
     expect(reported(breaker, outcomes)).toEqual(verdict);

@@ -104,7 +104,7 @@ export interface DeliveryTest {
   readonly completed: string[];
   /** Devices, a notification to them, and its chunks. */
   plan(plan: Plan): Promise<Planned>;
-  startWorker(options: WorkerOptions): { stop(): Promise<void> };
+  startWorker(options: WorkerOptions): ReturnType<typeof startDelivery>;
   /** A notification's chunks, in their order. */
   chunks(planned: Planned): Promise<ChunkRow[]>;
   /** Waits until all chunks are in one of the states. */

@@ -2,13 +2,12 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Database } from "../../../src/platform/database/database.ts";
-import { createMetrics } from "../../../src/platform/observability/metrics.ts";
-import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-report.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { ProviderPauses } from "../../../src/push/delivery/provider-pauses.ts";
 import { recordResponses } from "../../../src/push/delivery/removals.ts";
 import { ServiceStates } from "../../../src/push/delivery/service-states.ts";
 import type { PushProvider } from "../../../src/push/providers/provider.ts";
+import { Processes } from "../../../src/push/queue/processes.ts";
 import { wholeProvider } from "../../../src/push/queue/provider-rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -30,9 +29,11 @@ describe.each(backends)("an answer of a provider on %s", (backend) => {
     Pauses = ProviderPauses,
   ): ServiceStates {
     const rules = { ...deliveryRules, evidenceMs: 60_000 };
-    const pauses = new Pauses({ db, provider: "fcm", rules, random: () => 0, released: () => undefined });
-    const metrics = createDeliveryMetrics(createMetrics("gatepost", "1.2.3"), [provider.name]);
-    return new ServiceStates({ provider, pauses, rules, logger: test.log.logger, metrics });
+    const { logger } = test.log;
+    const [random, released] = [() => 0, () => undefined];
+    const processes = new Processes({ db, leases: db, logger, released });
+    const pauses = new Pauses({ db, provider: "fcm", processes, rules, random, released });
+    return new ServiceStates({ provider, pauses, rules, random, logger });
   }
 
   const answer = async (states: ServiceStates) => {

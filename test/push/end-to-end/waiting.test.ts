@@ -42,8 +42,8 @@ describe.each(backends)("on %s", (backend) => {
     const waiting = { state: "SENDING", sent: 192, failed: 0, dropped: 0, deadLettered: 0 };
     expect(await push.progress(id)).toMatchObject({ ...waiting, remaining: apple.devices });
     const metrics = await push.metrics.registry.metrics();
-    expect(metrics).toContain('gatepost_push_provider_paused{provider="apns"} 1');
-    expect(metrics).toContain('gatepost_push_provider_paused{provider="fcm"} 0');
+    expect(metrics).toContain('gatepost_push_provider_paused{provider="apns",cause="refused"} 1');
+    expect(metrics).toContain('gatepost_push_provider_paused{provider="fcm",cause="refused"} 0');
 
     refusing.stop();
     await resumeApns(push);

@@ -24,7 +24,7 @@ test.each([
 });
 
 test.each<[NoResponse["cause"], object]>([
-  ["unreachable", { kind: "unavailable", reason: "why" }],
+  ["unreachable", { kind: "unavailable", hasNoResponse: true, reason: "why" }],
   ["lost", { kind: "retry", hasNoResponse: true, afterMs: 10_000, reason: "why" }],
   ["timeout", { kind: "retry", hasNoResponse: true, afterMs: 10_000, reason: "why" }],
   ["aborted", { kind: "retry", afterMs: 10_000, reason: "why" }],

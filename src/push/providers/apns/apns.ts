@@ -12,6 +12,7 @@ import {
   member,
   noResponseOutcome,
   reasonOf,
+  refusedOutcome,
   retryAfterMs,
   retryMs,
   sent,
@@ -137,7 +138,10 @@ export class ApnsProvider implements PushProvider {
       const asOf = timeIn(member(error, "timestamp"), this.#clock);
       return { kind: "dead", reason, ...(asOf !== undefined && { asOf }) };
     }
-    if (status === 403) return { kind: "refused", isConfirmed: true, reason };
+    if (status === 403) {
+      const isOfTime = code === "ExpiredProviderToken";
+      return { ...refusedOutcome(response, this.#clock, reason, isOfTime), isConfirmed: true };
+    }
     if (status === 400 && refusedTopic.has(code ?? "")) return { kind: "refused", reason };
     if (status === 400 && code === "DeviceTokenNotForTopic") return { kind: "foreign", reason };
     // About provider tokens that are renewed too often. Other codes are about too many messages to this device.

@@ -25,6 +25,8 @@ async function fetchToken(projectId: string): Promise<AccessToken | NoAccess> {
   return { outcome: { kind: "unavailable", reason: "OAuth: 200 without a token" } };
 }
 
+const noResponse: Outcome = { kind: "unavailable", hasNoResponse: true, reason: "OAuth: no response" };
+
 /** The outcome for an error of the library. The error's message is not passed on: it may quote the request. */
 function outcomeOf(thrown: unknown): Outcome {
   const response = member(thrown, "response");
@@ -33,7 +35,7 @@ function outcomeOf(thrown: unknown): Outcome {
     // An error of a request has the request's configuration. Any other error was thrown before there was a request.
     return member(thrown, "config") === undefined
       ? { kind: "refused", reason: "OAuth: no application default credentials" }
-      : { kind: "unavailable", reason: "OAuth: no response" };
+      : noResponse;
   }
   const reason = `OAuth: ${reasonOf(status, codeIn(member(member(response, "data"), "error")))}`;
   return { kind: status === 429 || status >= 500 ? "unavailable" : "refused", reason };
@@ -43,8 +45,7 @@ function outcomeOf(thrown: unknown): Outcome {
 export const applicationDefaultTokens = (projectId: string): TokenSource => ({
   async fetch() {
     const timeout = Promise.withResolvers<NoAccess>();
-    const late: NoAccess = { outcome: { kind: "unavailable", reason: "OAuth: no response" } };
-    const timer = setTimeout(() => timeout.resolve(late), timeoutMs);
+    const timer = setTimeout(() => timeout.resolve({ outcome: noResponse }), timeoutMs);
     const fetching = fetchToken(projectId).catch(
       (thrown: unknown): NoAccess => ({ outcome: outcomeOf(thrown) }),
     );

@@ -13,6 +13,7 @@ import {
   member,
   noResponseOutcome,
   reasonOf,
+  refusedOutcome,
   sent,
   serverFailureOutcome,
   throttledOutcome,
@@ -149,8 +150,9 @@ export class FcmProvider implements PushProvider {
     if (errorCode === "THIRD_PARTY_AUTH_ERROR") return { kind: "blocked", reason };
     if (errorCode === "SENDER_ID_MISMATCH") return { kind: "foreign", reason };
     if (status === 429) return throttledOutcome(response, this.#clock, reason);
-    if (status === 401 || status === 403) return { kind: "refused", reason };
-    if (status === 404) return { kind: errorCode === "UNREGISTERED" ? "dead" : "refused", reason };
+    if (status === 404 && errorCode === "UNREGISTERED") return { kind: "dead", reason };
+    if (status === 401 || status === 403 || status === 404)
+      return refusedOutcome(response, this.#clock, reason);
     if (status >= 500) return serverFailureOutcome(response, this.#clock, errorCode);
     return { kind: status === 400 && namesToken ? "dead" : "failed", reason };
   }

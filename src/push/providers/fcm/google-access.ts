@@ -45,7 +45,7 @@ export class GoogleAccess {
   readonly #source: TokenSource;
   readonly #clock: Clock;
   #current: AccessToken | undefined;
-  #failure: { readonly outcome: Outcome; readonly until: number } | undefined;
+  #failure: { readonly outcome: Outcome; readonly at: number } | undefined;
   #fetching: Promise<Access> | undefined;
 
   constructor(source: TokenSource, clock: Clock) {
@@ -69,7 +69,9 @@ export class GoogleAccess {
   }
 
   #fetch(): Access | Promise<Access> {
-    if (this.#failure && this.#clock.now() < this.#failure.until) return { outcome: this.#failure.outcome };
+    // Of a clock that was set back, nothing is known.
+    const sinceMs = this.#clock.now() - (this.#failure?.at ?? 0);
+    if (this.#failure && sinceMs >= 0 && sinceMs < failureMs) return { outcome: this.#failure.outcome };
     this.#fetching ??= this.#request()
       .catch((): Access => ({ outcome: { kind: "refused", reason: "OAuth: no assertion can be signed" } }))
       .finally(() => {
@@ -84,7 +86,7 @@ export class GoogleAccess {
     // All messages need the token, so no single response decides that there is none.
     if ("outcome" in result && this.#clock.now() - startedAt < secondMs) result = await this.#source.fetch();
     if ("outcome" in result) {
-      this.#failure = { outcome: result.outcome, until: this.#clock.now() + failureMs };
+      this.#failure = { outcome: result.outcome, at: this.#clock.now() };
     } else {
       this.#failure = undefined;
       this.#current = result;

@@ -13,6 +13,7 @@ import {
   noResponseOutcome,
   quotaMs,
   reasonOf,
+  refusedOutcome,
   retryAfterMs,
   serverFailureOutcome,
 } from "../outcomes.ts";
@@ -90,7 +91,7 @@ export class ServiceAccountTokens implements TokenSource {
       return { outcome: { kind: "unavailable", reason: "OAuth: 200 without a token" } };
     }
     const reason = `OAuth: ${reasonOf(status, codeIn(member(body, "error")))}`;
-    return { outcome: { kind: "refused", reason } };
+    return { outcome: refusedOutcome(response, this.#clock, reason) };
   }
 
   close(): Promise<void> {
@@ -101,6 +102,5 @@ export class ServiceAccountTokens implements TokenSource {
 /** Without an access token no message can be sent, so a temporary failure here makes the whole provider unavailable. */
 function asAccessFailure(outcome: Outcome): Outcome {
   if (outcome.kind !== "retry" && outcome.kind !== "unavailable") return outcome;
-  const { afterMs, reason } = outcome;
-  return { kind: "unavailable", ...(afterMs !== undefined && { afterMs }), reason: `OAuth: ${reason}` };
+  return { ...outcome, kind: "unavailable", reason: `OAuth: ${outcome.reason}` };
 }
