@@ -11,6 +11,7 @@ import { databaseFailure } from "./platform/database/failure.ts";
 import { ForeignHistoryError } from "./platform/database/migrations/migrations.ts";
 import { Admission } from "./platform/door/admission.ts";
 import { corsPolicy } from "./platform/door/cors-policy.ts";
+import { type Certificate, followCertificate } from "./platform/http/certificate.ts";
 import { startManagement } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
@@ -84,6 +85,13 @@ export async function startServer(
   const http = createHttpServer({ tls, logger, ...ageing });
   const admission = new Admission({ logger, observer: metrics.admission });
   const grpc = createGrpcServer({ logger, observer: metrics.rpc, tls, admission, ...ageing });
+  if (server.tls && server.rereadTls) {
+    const use = (certificate: Certificate) => {
+      for (const port of [http, grpc]) port.useCertificate(certificate);
+    };
+    const stop = followCertificate({ first: server.tls, read: server.rereadTls, use, logger });
+    lifecycle.add({ name: "certificate", stop: async () => stop() });
+  }
   // A port that the system chooses may be opened before the services exist: no client has its number yet.
   const known = await settings.listeningOn({
     http: server.port || (await http.listen(host, 0)),

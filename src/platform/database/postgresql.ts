@@ -27,6 +27,7 @@ import {
 } from "./connections/drizzle-over.ts";
 import { oneHost } from "./connections/hosts.ts";
 import { Lane, type LaneOptions, noTurn } from "./connections/lane.ts";
+import { OrdinaryLogin } from "./connections/ordinary-login.ts";
 import { checkResponds, checkSession } from "./connections/session.ts";
 import { isReachable, type OpenDatabase, type OpenOptions } from "./database.ts";
 import { openHosts } from "./failover/open-hosts.ts";
@@ -171,7 +172,9 @@ type LaneSize = Pick<LaneOptions, "size"> &
   Partial<Pick<LaneOptions, "sharing" | "maxTransactions" | "connector">>;
 
 function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outage: Outage, logger?: Logger) {
-  const hosts = openHosts(settings, settings.hosts, settings, logger);
+  const login = new OrdinaryLogin(settings, logger);
+  const renewPassword = (refused: string) => login.renew(refused);
+  const hosts = openHosts(settings, settings.hosts, login, logger);
   const connectFailed = () => observer.connectFailed();
   const connector = new Connector(hosts, connectFailed);
   const size = divide(settings.poolSize);
@@ -187,7 +190,8 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outag
   ): Lane {
     const connection = (address: Address): ConnectionOptions => ({
       address,
-      client: clientOptions(settings, address, settings, isPooled ? {} : sessionOf(timeouts, session)),
+      client: clientOptions(settings, address, login, isPooled ? {} : sessionOf(timeouts, session)),
+      renewPassword,
       prepare: !isPooled,
       timeoutMs: timeouts.client,
       async check(query) {
@@ -228,7 +232,8 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outag
       name: `reads ${nameOf(address)}`,
       connection: () => ({
         address,
-        client: clientOptions(settings, address, settings, sessionOf(standbyTimeouts, readOnly)),
+        client: clientOptions(settings, address, login, sessionOf(standbyTimeouts, readOnly)),
+        renewPassword,
         prepare: true,
         timeoutMs: standbyTimeouts.client,
         // Each statement selects what kind of server it ran on (standbys.ts).

@@ -15,6 +15,8 @@ import { certificatesPem } from "../settings/pem.ts";
 import {
   type Reading,
   type ReadOptions,
+  type Reread,
+  rereadFrom,
   resolveSettings,
   type SettingsTable,
   type SettingValues,
@@ -62,7 +64,7 @@ export const databaseTable = {
     example: "gatepost",
   },
   DB_PASSWORD: {
-    description: "The ordinary user's password.",
+    description: "The ordinary user's password. In a file it is read again when the server refuses it.",
     kind: password,
     secret: true,
     required: true,
@@ -140,7 +142,10 @@ export type DatabaseSettings =
     }
   | PostgresSettings;
 
-export type PostgresSettings = ReturnType<typeof postgresOf>;
+export interface PostgresSettings extends ReturnType<typeof postgresOf> {
+  /** Reads the ordinary user's password again; undefined where it is in no file. */
+  readonly rereadPassword?: () => Reread<string>;
+}
 
 export interface DatabaseReadOptions extends Pick<ReadOptions, "environment"> {
   /** The service that the database belongs to, as in "auth": settings prefixed `AUTH_` override the plain ones. */
@@ -179,7 +184,16 @@ export function resolveDatabaseSettings(
   if (settings.DB_HOST === undefined) {
     return { value: { kind: "embedded", dataDir: join(dataDir, "database") }, problems };
   }
-  return { value: postgresOf({ ...settings, DB_HOST: settings.DB_HOST }), problems };
+  const { DB_PASSWORD } = databaseTable;
+  const rereadPassword = () => {
+    const again = resolveSettings({ DB_PASSWORD }, env, prefixed);
+    return rereadFrom({ ...again, value: again.value?.DB_PASSWORD });
+  };
+  const value = {
+    ...postgresOf({ ...settings, DB_HOST: settings.DB_HOST }),
+    ...(ordinary.isRereadable("DB_PASSWORD") && { rereadPassword }),
+  };
+  return { value, problems };
 }
 
 type PostgresValues = SettingValues<typeof databaseTable> &

@@ -25,6 +25,7 @@ import {
   toResponse,
 } from "../door/responses.ts";
 import { type StallLimits, Stalls, stallLimits } from "../door/stalls.ts";
+import type { Certificate } from "./certificate.ts";
 import { Connections } from "./connections.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
@@ -50,7 +51,7 @@ export interface HttpHandlers {
 
 interface HttpServerSettings {
   /** PEM texts, and cipher suites as OpenSSL writes them. With them the port speaks TLS. */
-  readonly tls?: { readonly cert: string; readonly key: string; readonly ciphers?: string } | undefined;
+  readonly tls?: (Certificate & { readonly ciphers?: string }) | undefined;
   readonly logger: Logger;
   readonly timeouts?: HttpTimeouts;
   /** Milliseconds after which, more or less a tenth, a connection of HTTP/2 ends by GOAWAY; never unless given. */
@@ -64,6 +65,8 @@ interface HttpServer {
   listen(host: string, port: number): Promise<number>;
   /** Sets the handlers. Until then every request gets a 503. */
   serve(handlers: HttpHandlers): void;
+  /** Over TLS, has new connections use this certificate. */
+  useCertificate(certificate: Certificate): void;
   /** Still accepts connections, but announces to clients that theirs will close (Connection: close, GOAWAY). */
   drain(): void;
   /** Stops accepting, closes idle connections, lets busy ones finish, and cuts them when the grace is over. */
@@ -172,6 +175,9 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
           }
         },
       });
+    },
+    useCertificate(certificate) {
+      if ("setSecureContext" in server) server.setSecureContext({ ...tls, ...certificate });
     },
     drain: () => connections.drain(),
     close(graceMs) {

@@ -5,6 +5,7 @@
 import { once } from "node:events";
 import type { SecureServerOptions, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
+import { Server as TlsServer } from "node:tls";
 import type { RpcObserver } from "../base/observers.ts";
 import type { Admission } from "../door/admission.ts";
 import { Handshakes, handshakeMs } from "../door/handshakes.ts";
@@ -49,6 +50,8 @@ export interface GrpcServer {
    * services do. The first status is NOT_SERVING.
    */
   setServing(serving: boolean, services?: readonly RpcService[]): void;
+  /** Over TLS, has new connections use this certificate. */
+  useCertificate(certificate: Pick<SecureServerOptions, "cert" | "key">): void;
   /** Accepts no more calls, ends streams, waits for the other calls, and after `graceMs` ends those too. */
   close(graceMs: number): Promise<void>;
 }
@@ -118,6 +121,9 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
         reflections: new Set(reflection.routes),
         unknown: calls.unknown,
       };
+    },
+    useCertificate(certificate) {
+      if (listener instanceof TlsServer) listener.setSecureContext({ ...tls, ...certificate });
     },
     setServing: (serving, services) => health?.setServing(serving, services),
     close(graceMs) {

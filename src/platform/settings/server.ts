@@ -17,6 +17,7 @@ import {
 } from "./kinds.ts";
 import { certificatesPem, privateKeyPem } from "./pem.ts";
 import {
+  rereadFrom,
   resolveSettings,
   type SettingProblem,
   SettingsError,
@@ -100,7 +101,8 @@ export const serverTable = {
     example: "auto",
   },
   TLS_CERT: {
-    description: "The certificate chain of the HTTP and gRPC ports; without it they speak cleartext.",
+    description:
+      "The certificate chain of the HTTP and gRPC ports; without it they speak cleartext. In files, it and its key are read again when they change.",
     kind: certificatesPem,
     exampleFile: "tls-cert.pem",
   },
@@ -204,6 +206,11 @@ export function resolveServerSettings(env: EnvironmentVariables) {
     workers: settings.WORKERS,
     /** PEM texts of a certificate and its key; undefined: cleartext. */
     tls: cert !== undefined && key !== undefined ? { cert, key } : undefined,
+    /** Reads them again; undefined where they are not both in files. */
+    rereadTls:
+      reading.isRereadable("TLS_CERT") && reading.isRereadable("TLS_KEY")
+        ? () => rereadFrom(readTls(env, environment))
+        : undefined,
     corsOrigins: settings.CORS_ORIGINS ?? [],
     logLevel: settings.ENABLE_DEBUG && logLevel !== "trace" ? "debug" : logLevel,
     eventLog: settings.EVENT_LOG,
@@ -217,16 +224,32 @@ export function resolveServerSettings(env: EnvironmentVariables) {
   return { value, problems };
 }
 
-function crossChecks({ valid, problem }: TableReading<typeof serverTable>): readonly SettingProblem[] {
-  const { TLS_CERT: cert, TLS_KEY: key, MEMORY_MIN_MB: min, MEMORY_MAX_MB: max } = valid;
-  const problems: SettingProblem[] = [];
-  if ("TLS_CERT" in valid && "TLS_KEY" in valid) {
-    if (cert && !key) problems.push(problem("TLS_KEY", "is missing, but TLS_CERT is set"));
-    if (key && !cert) problems.push(problem("TLS_CERT", "is missing, but TLS_KEY is set"));
-    if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
-      problems.push(problem("TLS_KEY", "does not belong to the certificate in TLS_CERT"));
-    }
-  }
+function readTls(env: EnvironmentVariables, environment: Environment) {
+  const reading = resolveSettings({ TLS_CERT: serverTable.TLS_CERT, TLS_KEY: serverTable.TLS_KEY }, env, {
+    environment,
+  });
+  const { TLS_CERT: cert, TLS_KEY: key } = reading.valid;
+  const value = cert && key ? { cert, key } : undefined;
+  return { value, problems: [...reading.problems, ...tlsProblems(reading)] };
+}
+
+function tlsProblems({
+  valid,
+  problem,
+}: TableReading<Pick<typeof serverTable, "TLS_CERT" | "TLS_KEY">>): readonly SettingProblem[] {
+  const { TLS_CERT: cert, TLS_KEY: key } = valid;
+  if (!("TLS_CERT" in valid && "TLS_KEY" in valid)) return [];
+  if (cert && !key) return [problem("TLS_KEY", "is missing, but TLS_CERT is set")];
+  if (key && !cert) return [problem("TLS_CERT", "is missing, but TLS_KEY is set")];
+  if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
+    return [problem("TLS_KEY", "does not belong to the certificate in TLS_CERT")];
+  return [];
+}
+
+function crossChecks(reading: TableReading<typeof serverTable>): readonly SettingProblem[] {
+  const { valid, problem } = reading;
+  const { MEMORY_MIN_MB: min, MEMORY_MAX_MB: max } = valid;
+  const problems = [...tlsProblems(reading)];
   if (min && max && min > max) {
     problems.push(problem("MEMORY_MIN_MB", `must not be more than MEMORY_MAX_MB, which is ${max}`));
   }

@@ -87,6 +87,8 @@ export interface TableReading<Table extends SettingsTable> extends Reading<Setti
   readonly valid: Partial<SettingValues<Table>>;
   /** Whether the environment sets a row of the table, to a valid value or not. */
   readonly isGiven: (name: keyof Table & string) => boolean;
+  /** Whether the row was read from a file that can be read again. */
+  readonly isRereadable: (name: keyof Table & string) => boolean;
   /** Makes a problem of a row of the table, with the name of the variable that sets it. */
   readonly problem: (name: keyof Table & string, what: string) => SettingProblem;
 }
@@ -119,6 +121,7 @@ export function resolveSettings<const Table extends SettingsTable>(
   }));
   const valuesOf = (some: typeof rows) => Object.fromEntries(some.map(({ name, value }) => [name, value]));
   const variables = new Map(rows.map(({ name, variable }) => [name, variable]));
+  const rereadable = new Set(rows.filter((row) => row.isRereadable).map(({ name }) => name));
   const isUsable = rows.every(({ row, value }) => value !== undefined || !isDefinite(row));
   return {
     // Each row's value has its kind's type, but TypeScript cannot infer that for the object of all of them.
@@ -126,11 +129,20 @@ export function resolveSettings<const Table extends SettingsTable>(
     valid: valuesOf(rows.filter(({ problems }) => problems.length === 0)) as Partial<SettingValues<Table>>,
     problems: distinctProblems(rows.flatMap(({ problems }) => problems)),
     isGiven: (name) => variables.get(name) !== undefined,
+    isRereadable: (name) => rereadable.has(name),
     problem: (name, what) => {
       const variable = variables.get(name) ?? name;
       return { name: variable, what, example: exampleOf(name, table[name], variable) };
     },
   };
+}
+
+/** A setting that was read again while the process runs, or why it could not be. Quotes no secret. */
+export type Reread<T> = { readonly value: T } | { readonly problem: string };
+
+export function rereadFrom<T>({ value, problems: [problem] }: Reading<T>): Reread<T> {
+  if (problem) return { problem: `${problem.name} ${problem.what}` };
+  return value === undefined ? { problem: "the file is empty" } : { value };
 }
 
 /** The settings of a reading without problems. @throws SettingsError with every problem */
@@ -174,6 +186,7 @@ const kubernetesSetsIt =
 interface Resolved {
   /** The variable that sets the row; undefined if none does. */
   readonly variable?: string;
+  readonly isRereadable?: boolean;
   readonly value: unknown;
   readonly problems: readonly SettingProblem[];
 }
@@ -194,7 +207,8 @@ function resolve(
   }
   const parsed =
     "what" in found ? { problems: [found.what] } : parse(row.kind, found.text, options.environment);
-  if ("value" in parsed) return { variable, value: parsed.value, problems: [] };
+  const isRereadable = "text" in found && found.isRereadable;
+  if ("value" in parsed) return { variable, isRereadable, value: parsed.value, problems: [] };
   const isShown = "text" in found && !row.secret && isQuotable(row.kind);
   const but = isShown ? `, but is ${quoted(found.text)}` : "";
   const why = "text" in found && isServiceLink(variable, found.text) ? `; ${kubernetesSetsIt}` : "";

@@ -24,6 +24,8 @@ export const ownSession = {
 export interface Login {
   readonly user: string;
   readonly password: string | undefined;
+  /** Another password than the one that the server has refused, if there is one by now. */
+  renew?(refused: string): string | undefined;
 }
 
 export function clientOptions(

@@ -24,6 +24,8 @@ export type Result = readonly unknown[] & { readonly command?: string; readonly 
 export interface ConnectionOptions {
   readonly address: Address;
   readonly client: ClientOptions;
+  /** As {@link Login.renew}. */
+  readonly renewPassword?: ((refused: string) => string | undefined) | undefined;
   /** Whether statements are prepared and pipelined. A pooler in transaction mode allows neither. */
   readonly prepare: boolean;
   /** Milliseconds that a statement may take before the connection is ended. They exceed the server's own limit. */

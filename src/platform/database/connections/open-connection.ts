@@ -12,12 +12,26 @@ function prepared(password: string): string {
 /** By password: the form that a server took last. */
 const taken = new Map<string, string>();
 
-/**
- * Makes a connection and opens it. SCRAM wants a password as SASLprep makes it. The other ways to sign in want it as it
- * is, and so does PostgreSQL's SCRAM where SASLprep forbids it. So where one form is refused, the other is tried.
- */
+/** SQLSTATEs of a refused user or password: class 28, and that of PgBouncer (1.18). */
+const refusals = /^28|^08P01$/;
+
+/** Makes a connection and opens it; with a password that was renewed meanwhile where the first one is refused. */
 export async function openConnection(options: ConnectionOptions, onClose: OnClose): Promise<Connection> {
   const { password = "" } = options.client;
+  try {
+    return await openWith(password, options, onClose);
+  } catch (error) {
+    const renewed = refusals.test(sqlState(error) ?? "") ? options.renewPassword?.(password) : undefined;
+    if (renewed === undefined) throw error;
+    return openWith(renewed, options, onClose);
+  }
+}
+
+/**
+ * SCRAM wants a password as SASLprep makes it. The other ways to sign in want it as it is, and so does PostgreSQL's SCRAM
+ * where SASLprep forbids it. So where one form is refused, the other is tried.
+ */
+async function openWith(password: string, options: ConnectionOptions, onClose: OnClose): Promise<Connection> {
   const forms = new Set([taken.get(password) ?? prepared(password), prepared(password), password]);
   let refusal: unknown;
   for (const form of forms) {

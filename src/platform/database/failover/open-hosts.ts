@@ -29,6 +29,7 @@ export function openHosts(
       timeoutMs: checkTimeoutMs,
       connectTimeoutMs: checkTimeoutMs,
       client: clientOptions(settings, address, login, settings.pooler === "none" ? ownSession : {}),
+      renewPassword: (refused: string) => login.renew?.(refused),
       check: readReplicationState,
     };
     const connection = await openConnection(options, () => undefined);

@@ -3,8 +3,14 @@ import { readFileSync, writeFileSync } from "node:fs";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../../src/auth/service.ts";
+import { clientOptions } from "../../../../src/platform/database/connections/client-options.ts";
+import { openConnection } from "../../../../src/platform/database/connections/open-connection.ts";
+import { OrdinaryLogin } from "../../../../src/platform/database/connections/ordinary-login.ts";
+import { checkResponds } from "../../../../src/platform/database/connections/session.ts";
 import { openDatabase } from "../../../../src/platform/database/open.ts";
+import type { Reread } from "../../../../src/platform/settings/settings.ts";
 import { postgresSettings } from "../../../support/backends.ts";
+import { captureLog } from "../../../support/captured-log.ts";
 import { findPostgresql } from "../../../support/postgresql/binaries.ts";
 import { startCluster } from "../../../support/postgresql/cluster.ts";
 import { suiteCleanup } from "../../../support/suite-cleanup.ts";
@@ -69,6 +75,51 @@ describe.runIf(binaries !== undefined)("a password that PostgreSQL keeps for", (
     await admin.unsafe(`alter role scram password '${password}'`);
     expect(await signIn("scram", password)).toEqual([true, true]);
     expect(await signIn("scram", `${password}!`)).toEqual([false, false]);
+  });
+
+  test("SCRAM refuses is read again, and what cannot be read is said once", async () => {
+    await admin.unsafe("alter role scram password 'first'");
+    const of = { user: "scram", password: "first", migrationUser: "scram", migrationPassword: "first" };
+    let file: Reread<string> = { problem: "DB_PASSWORD_FILE names nothing" };
+    const settings = {
+      ...postgresSettings({ ...address, name: "postgres", ...of }),
+      rereadPassword: () => file,
+    };
+    const { logger, lines } = captureLog();
+    const login = new OrdinaryLogin(settings, logger);
+    const connects = async () => {
+      const options = {
+        address,
+        prepare: false,
+        timeoutMs: 5_000,
+        client: clientOptions(settings, address, login, {}),
+        renewPassword: (refused: string) => login.renew(refused),
+        check: checkResponds,
+      };
+      const connection = await openConnection(options, () => undefined);
+      await connection.terminate();
+    };
+    await connects();
+    await admin.unsafe("alter role scram password 'second'");
+    const refusal = { code: "28P01" };
+    await expect(connects()).rejects.toMatchObject(refusal);
+    await expect(connects()).rejects.toMatchObject(refusal);
+    // Half of it was written.
+    file = { value: "sec" };
+    await expect(connects()).rejects.toMatchObject(refusal);
+    file = { value: "second" };
+    await connects();
+    file = { value: "third" };
+    await connects();
+    await admin.unsafe("alter role scram password 'third'");
+    await connects();
+    const read = "The database's password was refused, and read again from its file";
+    expect(lines().map(({ msg }) => msg)).toEqual([
+      "The database's password was refused, and cannot be read again: DB_PASSWORD_FILE names nothing",
+      read,
+      read,
+      read,
+    ]);
   });
 
   test("MD5 lets it in, as it is", async () => {
