@@ -1,7 +1,7 @@
 /** Credentials of the push providers: kinds of setting that accept only what the provider will accept. */
 import { createECDH, createPrivateKey, ECDH } from "node:crypto";
 import * as v from "valibot";
-import { json, object, only } from "../platform/settings/json.ts";
+import { json, object, only, overlapping } from "../platform/settings/json.ts";
 import { checked, type Environment, matching, must, refusing } from "../platform/settings/kinds.ts";
 import { pemBlock, privateKeyLabels } from "../platform/settings/pem.ts";
 import { secure, urlWithoutQuery } from "../platform/settings/urls.ts";
@@ -84,11 +84,13 @@ export const apnsKey = v.pipe(
   v.transform(({ pem }) => pem),
 );
 
-/** The private VAPID key (RFC 8292), encoded as tools print it. */
-export const vapidPrivateKey = checked(
+const vapidPrivateKey = checked(
   "a P-256 private key: 32 bytes in base64url",
   (key) => vapidPublicOf(key) !== undefined,
 );
+
+/** The private VAPID key (RFC 8292), encoded as tools print it, or two. */
+export const vapidPrivateKeys = overlapping(() => vapidPrivateKey);
 
 /** The public key of a private VAPID key; undefined if the text is not such a key. */
 export function vapidPublicOf(key: string): string | undefined {

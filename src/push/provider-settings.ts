@@ -26,7 +26,7 @@ import {
   projectId,
   type ServiceAccount,
   serviceAccount,
-  vapidPrivateKey,
+  vapidPrivateKeys,
   vapidPublicKey,
   vapidPublicOf,
 } from "./provider-key-settings.ts";
@@ -142,13 +142,15 @@ export const providerTable = {
     example: "com.example.app",
   },
   WEBPUSH_VAPID_PRIVATE_KEY: {
-    description: "The key that identifies this server to Web Push services.",
-    kind: vapidPrivateKey,
+    description:
+      "The key that identifies this server to Web Push services; what a service refuses with the first of two is sent with the second.",
+    kind: vapidPrivateKeys,
     secret: true,
     exampleFile: "vapid-private-key",
   },
   WEBPUSH_VAPID_PUBLIC_KEY: {
-    description: "The public half of WEBPUSH_VAPID_PRIVATE_KEY; browsers subscribe with it.",
+    description:
+      "The public half of WEBPUSH_VAPID_PRIVATE_KEY, of the first of two; browsers subscribe with it.",
     kind: vapidPublicKey,
     exampleFile: "vapid-public-key",
   },
@@ -232,7 +234,7 @@ function crossChecks({
       problem("FCM_PROJECT_ID", "must not be set beside FCM_CREDENTIALS, which names its project"),
     );
   }
-  const { WEBPUSH_VAPID_PRIVATE_KEY: key, WEBPUSH_VAPID_PUBLIC_KEY: point } = valid;
+  const { WEBPUSH_VAPID_PRIVATE_KEY: [key] = [], WEBPUSH_VAPID_PUBLIC_KEY: point } = valid;
   if (key === undefined || point === undefined || vapidPublicOf(key) === point) return missing;
   return [...missing, problem("WEBPUSH_VAPID_PUBLIC_KEY", "does not belong to WEBPUSH_VAPID_PRIVATE_KEY")];
 }
@@ -263,8 +265,8 @@ function apnsOf(settings: Values) {
 export type WebPushSettings = Exclude<ReturnType<typeof webPushOf>, undefined>;
 
 function webPushOf(settings: Values) {
-  const { WEBPUSH_VAPID_PRIVATE_KEY: vapidPrivateKey, WEBPUSH_VAPID_PUBLIC_KEY: vapidPublicKey } = settings;
+  const { WEBPUSH_VAPID_PRIVATE_KEY: vapidPrivateKeys, WEBPUSH_VAPID_PUBLIC_KEY: point } = settings;
   const { WEBPUSH_SUBJECT: subject, WEBPUSH_ALLOWED_HOSTS: allowedHosts } = settings;
-  if (!vapidPrivateKey || !vapidPublicKey || !subject) return undefined;
-  return { vapidPrivateKey, vapidPublicKey, subject, allowedHosts };
+  if (!vapidPrivateKeys || !point || !subject) return undefined;
+  return { vapidPrivateKeys, subject, allowedHosts };
 }

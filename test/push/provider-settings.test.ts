@@ -82,8 +82,7 @@ describe("settings that are right", () => {
         topic: "com.example.app",
       },
       webpush: {
-        vapidPrivateKey: vapidPrivate,
-        vapidPublicKey: vapidPublic,
+        vapidPrivateKeys: [vapidPrivate],
         subject: "mailto:push@shop.example.io",
         allowedHosts: [
           "fcm.googleapis.com",

@@ -2,6 +2,7 @@
 import { createECDH, generateKeyPairSync, randomBytes } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { newVapidCredentials } from "../../../src/development/provider-fakes/credentials.ts";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { createDevices, type Devices } from "../../../src/push/devices/devices.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
@@ -14,12 +15,9 @@ import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createDeviceStore, type DeviceStore, maxPerUser } from "./device-store.ts";
 
-const vapid = createECDH("prime256v1");
-vapid.generateKeys();
 const webPush = new WebPushProvider(
   {
-    vapidPrivateKey: vapid.getPrivateKey("base64url"),
-    vapidPublicKey: vapid.getPublicKey("base64url"),
+    vapidPrivateKeys: [newVapidCredentials().privateKey],
     subject: "mailto:push@example.com",
     allowedHosts: ["fcm.googleapis.com"],
   },

@@ -66,7 +66,7 @@ export function webPushOf(
   clock: Clock = systemClock,
   allowedHosts: readonly string[] = [origin],
 ): WebPushProvider {
-  const { privateKey: vapidPrivateKey, publicKey: vapidPublicKey, subject } = credentials;
-  const settings = { vapidPrivateKey, vapidPublicKey, subject, allowedHosts };
+  const { privateKey, subject } = credentials;
+  const settings = { vapidPrivateKeys: [privateKey], subject, allowedHosts };
   return new WebPushProvider(settings, clock, connect);
 }

@@ -4,6 +4,7 @@
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
+import { vapidPublicOf } from "../../provider-key-settings.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
 
 /** Seconds for which a JWT is valid. RFC 8292 allows 24 hours; less leaves room for clocks that differ. */
@@ -11,16 +12,22 @@ const validSeconds = 43_200;
 /** Seconds for which a JWT is used. */
 const usedSeconds = 21_600;
 
-/** The JWT of one origin. */
+/** A private key as a KeyObject of Node, and its public half as it is sent. */
+interface VapidKey {
+  readonly privateKey: KeyObject;
+  readonly publicKey: string;
+}
+
+/** The JWT of one origin, signed by one key. */
 export class Vapid {
-  readonly #settings: WebPushSettings;
-  readonly #key: KeyObject;
+  readonly #subject: string;
+  readonly #key: VapidKey;
   readonly #clock: Clock;
   readonly #origin: string;
   #current: { readonly issuedAt: number; readonly header: Promise<string> } | undefined;
 
-  constructor(settings: WebPushSettings, key: KeyObject, origin: string, clock: Clock) {
-    this.#settings = settings;
+  constructor(subject: string, key: VapidKey, origin: string, clock: Clock) {
+    this.#subject = subject;
     this.#key = key;
     this.#origin = origin;
     this.#clock = clock;
@@ -37,21 +44,25 @@ export class Vapid {
   }
 
   async #sign(now: number): Promise<string> {
-    const { subject, vapidPublicKey } = this.#settings;
+    const { privateKey, publicKey } = this.#key;
     const jwt = await new SignJWT()
       .setProtectedHeader({ alg: "ES256", typ: "JWT" })
       .setAudience(this.#origin)
-      .setSubject(subject)
+      .setSubject(this.#subject)
       .setExpirationTime(now + validSeconds)
-      .sign(this.#key);
-    return `vapid t=${jwt}, k=${vapidPublicKey}`;
+      .sign(privateKey);
+    return `vapid t=${jwt}, k=${publicKey}`;
   }
 }
 
-/** The private key as a KeyObject of Node. */
-export function vapidKey({ vapidPrivateKey: d, vapidPublicKey }: WebPushSettings): KeyObject {
-  const point = Buffer.from(vapidPublicKey, "base64url");
-  const x = point.subarray(1, 33).toString("base64url");
-  const y = point.subarray(33).toString("base64url");
-  return createPrivateKey({ key: { kty: "EC", crv: "P-256", x, y, d }, format: "jwk" });
+/** The keys of the settings, of which the first is tried first. */
+export function vapidKeys({ vapidPrivateKeys }: WebPushSettings): readonly VapidKey[] {
+  return vapidPrivateKeys.map((d) => {
+    const publicKey = vapidPublicOf(d) ?? "";
+    const point = Buffer.from(publicKey, "base64url");
+    const x = point.subarray(1, 33).toString("base64url");
+    const y = point.subarray(33).toString("base64url");
+    const key = { kty: "EC", crv: "P-256", x, y, d };
+    return { privateKey: createPrivateKey({ key, format: "jwk" }), publicKey };
+  });
 }

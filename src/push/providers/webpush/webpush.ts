@@ -1,6 +1,6 @@
 /** Web Push (RFC 8030): requests, the meaning of responses, and a pool of connections for each push service. */
 
-import { createECDH, type KeyObject } from "node:crypto";
+import { createECDH } from "node:crypto";
 import type { LookupFunction } from "node:net";
 import ece from "http_ece";
 import { LRUCache } from "lru-cache";
@@ -23,7 +23,7 @@ import {
 } from "../outcomes.ts";
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import { Http1Pool } from "./http1-pool.ts";
-import { Vapid, vapidKey } from "./vapid.ts";
+import { Vapid, vapidKeys } from "./vapid.ts";
 import { canonicalText, parseSubscription, type Subscription } from "./webpush-subscription.ts";
 
 const connections = { maxSessions: 2, maxStreams: 100, idleMs: 60_000 };
@@ -43,6 +43,12 @@ const otherKeyPattern = /\b(?:VapidPkHashMismatch|UnauthorizedRegistration)\b/;
 /** A push service, which is known by its origin. */
 interface Service {
   pool: Http2Pool | Http1Pool;
+  /** By the VAPID keys, in their order. */
+  readonly senders: readonly Sender[];
+}
+
+/** This server, as a push service knows it by one of its VAPID keys. */
+interface Sender {
   readonly vapid: Vapid;
   /** The fields that its requests share; made anew with each VAPID token. */
   shared: Fields;
@@ -66,7 +72,7 @@ export class WebPushProvider implements PushProvider {
   readonly #settings: WebPushSettings;
   readonly #clock: Clock;
   readonly #connect: Connect;
-  readonly #key: KeyObject;
+  readonly #keys: ReturnType<typeof vapidKeys>;
   readonly #services = new LRUCache<string, Service>({
     max: maxServices,
     dispose: ({ pool }) => this.#close(pool),
@@ -78,7 +84,7 @@ export class WebPushProvider implements PushProvider {
     this.#settings = settings;
     this.#clock = clock;
     this.#connect = connect;
-    this.#key = vapidKey(settings);
+    this.#keys = vapidKeys(settings);
   }
 
   tokenProblem(token: string): string | undefined {
@@ -111,18 +117,31 @@ export class WebPushProvider implements PushProvider {
     return (recipient) => this.#send(chunk, recipient);
   }
 
-  async #send({ ttl, end, shortEnd }: Chunk, { token, messageId }: Recipient): Promise<Outcome> {
+  /** Each key in turn, until one is that of the subscription. */
+  async #send(chunk: Chunk, { token, messageId }: Recipient): Promise<Outcome> {
     // The host may have been removed from the setting since the token was registered.
+    let outcome: Outcome = { kind: "failed", reason: "the subscription is not allowed" };
     const parsed = parseSubscription(token, this.#settings.allowedHosts);
-    if ("problem" in parsed) return { kind: "failed", reason: "the subscription is not allowed" };
-    const { endpoint } = parsed.value;
-    const authorization = await this.#serviceAt(endpoint.origin).vapid.authorization();
-    // The look-up comes only now: meanwhile other services may have taken its place, and its pool been closed.
-    const service = this.#serviceAt(endpoint.origin);
-    if (service.shared.at(-1) !== authorization) service.shared = sharedFields(endpoint, authorization);
-    const head = { path: endpoint.pathname + endpoint.search, shared: service.shared, own: ["ttl", ttl] };
+    if ("problem" in parsed) return outcome;
+    for (const sender of this.#serviceAt(parsed.value.endpoint.origin).senders) {
+      outcome = await this.#sendAs(sender, chunk, parsed.value, messageId);
+      if (outcome.kind !== "foreign") break;
+    }
+    return outcome;
+  }
+
+  async #sendAs(
+    sender: Sender,
+    { ttl, end, shortEnd }: Chunk,
+    subscription: Subscription,
+    messageId: string,
+  ): Promise<Outcome> {
+    const { endpoint } = subscription;
+    const authorization = await sender.vapid.authorization();
+    if (sender.shared.at(-1) !== authorization) sender.shared = sharedFields(endpoint, authorization);
+    const head = { path: endpoint.pathname + endpoint.search, shared: sender.shared, own: ["ttl", ttl] };
     const request = (text: string): Promise<ExchangeResult> =>
-      this.#request(endpoint.origin, head, encrypted(parsed.value, `{"messageId":"${messageId}",${text}`));
+      this.#request(endpoint.origin, head, encrypted(subscription, `{"messageId":"${messageId}",${text}`));
     let response = await request(end);
     // The status says it all: some services respond before they have read the whole, and close the connection.
     if (response.responded && response.status === 413 && shortEnd !== end) response = await request(shortEnd);
@@ -140,10 +159,14 @@ export class WebPushProvider implements PushProvider {
   #serviceAt(origin: string): Service {
     let service = this.#services.get(origin);
     if (service === undefined) {
-      const vapid = new Vapid(this.#settings, this.#key, origin, this.#clock);
+      const { subject } = this.#settings;
+      const senders = this.#keys.map((key) => ({
+        vapid: new Vapid(subject, key, origin, this.#clock),
+        shared: [],
+      }));
       const lookup = this.#lookupOf(origin);
       const pool = new Http2Pool({ connect: this.#connect, origin, lookup, ...connections });
-      service = { pool, vapid, shared: [] };
+      service = { pool, senders };
       this.#services.set(origin, service);
     }
     return service;
