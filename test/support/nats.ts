@@ -23,7 +23,7 @@ export interface NatsOptions {
   /** It serves TLS only, with the certificate for localhost. */
   readonly isSecure?: boolean;
   /** Who may sign in; anybody unless given. */
-  readonly user?: { readonly name: string; readonly password: string };
+  readonly users?: readonly { readonly user: string; readonly password: string }[];
 }
 
 /** The program; undefined where this machine has none. */
@@ -61,7 +61,7 @@ export function startNatsCluster(): Promise<readonly [Nats, Nats, Nats]> {
 
 /** @param ofCluster options of the program, beside those of a server alone @returns undefined where a port is taken */
 async function startMember(
-  { isSecure = false, user }: NatsOptions,
+  { isSecure = false, users }: NatsOptions,
   ofCluster: readonly string[] = [],
 ): Promise<Nats | undefined> {
   const program = findNats();
@@ -70,7 +70,11 @@ async function startMember(
   const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
   const disk = join(directory, "disk");
   const options = ["--addr", "127.0.0.1", "--jetstream", "--store_dir", disk, ...ofCluster];
-  if (user) options.push("--user", user.name, "--pass", user.password);
+  if (users) {
+    const configuration = join(directory, "nats.conf");
+    writeFileSync(configuration, JSON.stringify({ authorization: { users } }));
+    options.push("--config", configuration);
+  }
   if (isSecure) {
     const [certificate, key] = [join(directory, "certificate.pem"), join(directory, "key.pem")];
     writeFileSync(certificate, localhostCertificate.cert);

@@ -2,7 +2,7 @@
  * The provider tokens of APNs: JWTs signed by one key of one team. Owns their validation and Apple's rule that a
  * token is used for at least 20 and at most 60 minutes.
  */
-import { createPublicKey } from "node:crypto";
+import { createPublicKey, type KeyObject } from "node:crypto";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import type { ApnsReason } from "./apns/apns-responses.ts";
 import type { ApnsCredentials } from "./credentials.ts";
@@ -20,11 +20,13 @@ export interface ProviderTokens {
   problem(authorization: string | undefined): ApnsReason | undefined;
   /** Forgets all tokens, and when they were renewed. */
   clear(): void;
+  /** The keys of the team, by their ids. */
+  readonly keys: Map<string, KeyObject>;
 }
 
-/** For one key of one team. */
+/** For the keys of one team. */
 export function createProviderTokens(credentials: ApnsCredentials, clock: Clock): ProviderTokens {
-  const publicKey = createPublicKey(credentials.privateKey);
+  const keys = new Map([[credentials.keyId, createPublicKey(credentials.privateKey)]]);
   /** `iat` by the whole header. */
   const cache = new Map<string, number>();
   /** The `iat` of the tokens of the last hour. Tokens with the same `iat` count as one: several servers may sign it. */
@@ -43,8 +45,9 @@ export function createProviderTokens(credentials: ApnsCredentials, clock: Clock)
     if (!jwt) return "InvalidProviderToken";
     const { header, claims } = jwt;
     const { iat } = claims;
-    const isOurs = header["kid"] === credentials.keyId && claims["iss"] === credentials.teamId;
-    if (!isOurs || typeof iat !== "number" || !isSignedBy(jwt, "ES256", publicKey)) {
+    const key = keys.get(String(header["kid"]));
+    const isOurs = key && claims["iss"] === credentials.teamId && isSignedBy(jwt, "ES256", key);
+    if (!isOurs || typeof iat !== "number") {
       return "InvalidProviderToken";
     }
     return iat;
@@ -69,5 +72,6 @@ export function createProviderTokens(credentials: ApnsCredentials, clock: Clock)
       cache.clear();
       issuedAt = [];
     },
+    keys,
   };
 }

@@ -8,11 +8,8 @@ import { codeOf } from "../base/error-code.ts";
 /** The environment variables, as in `process.env`. */
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
-/** A text, and whether it is that of a file which can be read again: reading a pipe twice would wait for ever. */
-interface Text {
-  readonly text: string;
-  readonly isRereadable: boolean;
-}
+/** A text, and whether it is that of a file: reading a pipe again would wait for ever. */
+type Text = { readonly text: string; readonly isRereadable: boolean };
 
 /** A variable with its text, or with its problem: a phrase that follows the variable's name. */
 type FoundText = ({ readonly name: string } & Text) | { readonly name: string; readonly what: string };

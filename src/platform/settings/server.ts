@@ -17,6 +17,7 @@ import {
 } from "./kinds.ts";
 import { certificatesPem, privateKeyPem } from "./pem.ts";
 import {
+  type Reread,
   rereadFrom,
   resolveSettings,
   type SettingProblem,
@@ -163,6 +164,12 @@ export const serverTable = {
   },
 } as const satisfies SettingsTable;
 
+/** PEM texts. */
+interface Tls {
+  readonly cert: string;
+  readonly key: string;
+}
+
 export type ServerSettings = ReturnType<typeof resolveServerSettings>["value"];
 
 /** The server's origin, as this machine reaches it. */
@@ -208,9 +215,7 @@ export function resolveServerSettings(env: EnvironmentVariables) {
     tls: cert !== undefined && key !== undefined ? { cert, key } : undefined,
     /** Reads them again; undefined where they are not both in files. */
     rereadTls:
-      reading.isRereadable("TLS_CERT") && reading.isRereadable("TLS_KEY")
-        ? () => rereadFrom(readTls(env, environment))
-        : undefined,
+      reading.isRereadable("TLS_CERT") && reading.isRereadable("TLS_KEY") ? () => rereadTls(env) : undefined,
     corsOrigins: settings.CORS_ORIGINS ?? [],
     logLevel: settings.ENABLE_DEBUG && logLevel !== "trace" ? "debug" : logLevel,
     eventLog: settings.EVENT_LOG,
@@ -224,32 +229,22 @@ export function resolveServerSettings(env: EnvironmentVariables) {
   return { value, problems };
 }
 
-function readTls(env: EnvironmentVariables, environment: Environment) {
-  const reading = resolveSettings({ TLS_CERT: serverTable.TLS_CERT, TLS_KEY: serverTable.TLS_KEY }, env, {
-    environment,
-  });
-  const { TLS_CERT: cert, TLS_KEY: key } = reading.valid;
-  const value = cert && key ? { cert, key } : undefined;
-  return { value, problems: [...reading.problems, ...tlsProblems(reading)] };
+/** As long as both are files. */
+function rereadTls({ TLS_CERT_FILE, TLS_KEY_FILE }: EnvironmentVariables): Reread<Tls> {
+  const { value, problems } = resolveServerSettings({ TLS_CERT_FILE, TLS_KEY_FILE });
+  return rereadFrom({ value: value.tls, problems });
 }
 
-function tlsProblems({
-  valid,
-  problem,
-}: TableReading<Pick<typeof serverTable, "TLS_CERT" | "TLS_KEY">>): readonly SettingProblem[] {
-  const { TLS_CERT: cert, TLS_KEY: key } = valid;
-  if (!("TLS_CERT" in valid && "TLS_KEY" in valid)) return [];
-  if (cert && !key) return [problem("TLS_KEY", "is missing, but TLS_CERT is set")];
-  if (key && !cert) return [problem("TLS_CERT", "is missing, but TLS_KEY is set")];
-  if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
-    return [problem("TLS_KEY", "does not belong to the certificate in TLS_CERT")];
-  return [];
-}
-
-function crossChecks(reading: TableReading<typeof serverTable>): readonly SettingProblem[] {
-  const { valid, problem } = reading;
-  const { MEMORY_MIN_MB: min, MEMORY_MAX_MB: max } = valid;
-  const problems = [...tlsProblems(reading)];
+function crossChecks({ valid, problem }: TableReading<typeof serverTable>): readonly SettingProblem[] {
+  const { TLS_CERT: cert, TLS_KEY: key, MEMORY_MIN_MB: min, MEMORY_MAX_MB: max } = valid;
+  const problems: SettingProblem[] = [];
+  if ("TLS_CERT" in valid && "TLS_KEY" in valid) {
+    if (cert && !key) problems.push(problem("TLS_KEY", "is missing, but TLS_CERT is set"));
+    if (key && !cert) problems.push(problem("TLS_CERT", "is missing, but TLS_KEY is set"));
+    if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
+      problems.push(problem("TLS_KEY", "does not belong to the certificate in TLS_CERT"));
+    }
+  }
   if (min && max && min > max) {
     problems.push(problem("MEMORY_MIN_MB", `must not be more than MEMORY_MAX_MB, which is ${max}`));
   }

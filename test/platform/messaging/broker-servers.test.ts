@@ -135,7 +135,7 @@ test.skipIf(findNats() === undefined)(
 
 test.skipIf(findNats() === undefined)("a broker is signed in to over TLS", async () => {
   await using cleanup = new AsyncDisposableStack();
-  const nats = await startNats({ isSecure: true, user: { name: "relay", password: "s3cret" } });
+  const nats = await startNats({ isSecure: true, users: [{ user: "relay", password: "s3cret" }] });
   cleanup.defer(() => nats.stop());
   const open = (settings: Partial<BrokerSettings>) => {
     const credentials = { user: "relay", password: "s3cret" };

@@ -2,7 +2,7 @@
  * APNs: `POST /3/device/{token}`, over HTTP/2 only. Owns the order in which a request is checked, and the entries
  * of the ledger. A connection may have one stream until it has sent a valid provider token.
  */
-import { randomUUID } from "node:crypto";
+import { type KeyObject, randomUUID } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { type Clock, systemClock } from "../../../platform/base/clock.ts";
 import { type ApnsCredentials, newApnsCredentials } from "../credentials.ts";
@@ -44,6 +44,8 @@ interface ApnsFakeOptions extends ListenerOptions {
 export interface ApnsFake extends RunningFake<ApnsReason> {
   /** The key with which a sender signs its provider tokens, and the only topic that it may send to. */
   readonly credentials: ApnsCredentials;
+  /** The public keys of the team, by their ids. */
+  readonly keys: Map<string, KeyObject>;
 }
 
 /** @throws the error of `listen` (EADDRINUSE, EACCES) */
@@ -78,6 +80,7 @@ export async function startApnsFake(options: ApnsFakeOptions = {}): Promise<Apns
       forget: () => providerTokens.clear(),
     }),
     credentials,
+    keys: providerTokens.keys,
   };
 }
 

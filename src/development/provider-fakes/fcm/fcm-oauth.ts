@@ -2,7 +2,7 @@
  * The OAuth 2.0 token endpoint of a Google service account (RFC 7523). Owns the access tokens that were issued,
  * and until when they are valid.
  */
-import { createPublicKey, randomBytes } from "node:crypto";
+import { createPublicKey, type KeyObject, randomBytes } from "node:crypto";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
 import type { ServiceAccount } from "../credentials.ts";
 import type { Exchange, FakeResponse } from "../exchange.ts";
@@ -28,6 +28,8 @@ export interface AccessTokens {
   isValid(authorization: string | undefined): boolean;
   /** Makes all tokens invalid, as if they had expired. */
   expire(): void;
+  /** The keys of the account, by their ids. */
+  readonly keys: Map<string, KeyObject>;
 }
 
 /** @param lifetimeSeconds `expires_in` of the tokens */
@@ -36,15 +38,15 @@ export function createAccessTokens(
   lifetimeSeconds: number,
   clock: Clock,
 ): AccessTokens {
-  const publicKey = createPublicKey(account.private_key);
+  const keys = new Map([[account.private_key_id, createPublicKey(account.private_key)]]);
   /** Milliseconds since the epoch, by the whole header. */
   const validUntil = new Map<string, number>();
 
   function assertionProblem(jwt: Jwt | undefined): string | undefined {
     if (!jwt) return "Bad Request";
     const { kid } = jwt.header;
-    const isKey = kid === undefined || kid === account.private_key_id;
-    if (!isKey || !isSignedBy(jwt, "RS256", publicKey)) return "Invalid JWT Signature.";
+    const possible = [...keys].filter(([id]) => kid === undefined || kid === id);
+    if (!possible.some(([, key]) => isSignedBy(jwt, "RS256", key))) return "Invalid JWT Signature.";
     const { iss, aud, scope, iat, exp } = jwt.claims;
     if (iss !== account.client_email) return "Invalid grant: account not found";
     if (aud !== account.token_uri) return "Invalid JWT: Failed audience check.";
@@ -97,5 +99,6 @@ export function createAccessTokens(
       return until !== undefined && clock.now() < until;
     },
     expire: () => validUntil.clear(),
+    keys,
   };
 }

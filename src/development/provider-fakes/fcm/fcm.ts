@@ -2,6 +2,7 @@
  * FCM HTTP v1: `POST /v1/projects/{id}/messages:send`, and the OAuth token endpoint. Owns the order in which a
  * request is checked, and the entries of the ledger.
  */
+import type { KeyObject } from "node:crypto";
 import { type Clock, systemClock } from "../../../platform/base/clock.ts";
 import { newServiceAccount, type ServiceAccount } from "../credentials.ts";
 import type { Exchange, FakeResponse } from "../exchange.ts";
@@ -40,6 +41,8 @@ export interface FcmFake extends RunningFake<FcmRow> {
   readonly credentials: ServiceAccount;
   /** Makes all issued access tokens invalid; a sender has to get a new one. */
   expireAccessTokens(): void;
+  /** The public keys of the service account, by their ids. Access tokens of one that is removed stay valid. */
+  readonly keys: Map<string, KeyObject>;
 }
 
 /** @throws the error of `listen` (EADDRINUSE, EACCES) */
@@ -67,6 +70,7 @@ export async function startFcmFake(options: FcmFakeOptions = {}): Promise<FcmFak
     ...runningFake({ provider: "fcm", listener, ledger, player, rows: fcmRows }),
     credentials,
     expireAccessTokens: accessTokens.expire,
+    keys: accessTokens.keys,
   };
 }
 

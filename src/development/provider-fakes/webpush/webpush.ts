@@ -39,8 +39,9 @@ export interface WebPushFake extends RunningFake<WebPushRow> {
   /**
    * Creates a subscription, as a browser does.
    * @param name begins the id, which is the token in the ledger and in scenarios; random by default
+   * @param publicKey of the sender; that of `credentials` by default
    */
-  subscribe(name?: string): PushSubscription;
+  subscribe(name?: string, publicKey?: string): PushSubscription;
   /** Ends a subscription, as a user does by revoking the permission: 410 from now on. */
   unsubscribe(subscription: PushSubscription): void;
 }
@@ -73,15 +74,15 @@ export async function startWebPushFake(options: WebPushFakeOptions = {}): Promis
       forget: () => ended.clear(),
     }),
     credentials,
-    subscribe(name) {
+    subscribe(name, publicKey = credentials.publicKey) {
       if (name !== undefined && !/^[\w-]+$/.test(name)) {
         throw new TypeError("The name of a subscription is of letters, digits, _ and -.");
       }
-      const id = subscriptions.subscribe(name, credentials.publicKey);
-      const { publicKey, auth } = subscriptions.keys(id);
+      const id = subscriptions.subscribe(name, publicKey);
+      const keys = subscriptions.keys(id);
       return {
         endpoint: `${listener.origin}${pushPath}${id}`,
-        keys: { p256dh: publicKey.toString("base64url"), auth: auth.toString("base64url") },
+        keys: { p256dh: keys.publicKey.toString("base64url"), auth: keys.auth.toString("base64url") },
       };
     },
     unsubscribe: ({ endpoint }) => void ended.add(endpoint.slice(endpoint.lastIndexOf("/") + 1)),
