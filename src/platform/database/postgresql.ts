@@ -27,7 +27,7 @@ import {
 } from "./connections/drizzle-over.ts";
 import { oneHost } from "./connections/hosts.ts";
 import { Lane, type LaneOptions, noTurn } from "./connections/lane.ts";
-import { OrdinaryLogin } from "./connections/ordinary-login.ts";
+import { ordinaryLogin } from "./connections/ordinary-login.ts";
 import { checkResponds, checkSession } from "./connections/session.ts";
 import { isReachable, type OpenDatabase, type OpenOptions } from "./database.ts";
 import { openHosts } from "./failover/open-hosts.ts";
@@ -172,8 +172,7 @@ type LaneSize = Pick<LaneOptions, "size"> &
   Partial<Pick<LaneOptions, "sharing" | "maxTransactions" | "connector">>;
 
 function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outage: Outage, logger?: Logger) {
-  const login = new OrdinaryLogin(settings, logger);
-  const renewPassword = (refused: string) => login.renew(refused);
+  const login = ordinaryLogin(settings, logger);
   const hosts = openHosts(settings, settings.hosts, login, logger);
   const connectFailed = () => observer.connectFailed();
   const connector = new Connector(hosts, connectFailed);
@@ -191,7 +190,7 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outag
     const connection = (address: Address): ConnectionOptions => ({
       address,
       client: clientOptions(settings, address, login, isPooled ? {} : sessionOf(timeouts, session)),
-      renewPassword,
+      renewPassword: login.renew,
       prepare: !isPooled,
       timeoutMs: timeouts.client,
       async check(query) {
@@ -233,7 +232,7 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outag
       connection: () => ({
         address,
         client: clientOptions(settings, address, login, sessionOf(standbyTimeouts, readOnly)),
-        renewPassword,
+        renewPassword: login.renew,
         prepare: true,
         timeoutMs: standbyTimeouts.client,
         // Each statement selects what kind of server it ran on (standbys.ts).

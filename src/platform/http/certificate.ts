@@ -39,10 +39,8 @@ export function followCertificate({ first, read, use, logger, lookMs = 2_000 }: 
     } else if (text !== used) {
       use(found.value);
       used = text;
-      logger.info(
-        { validTo: new X509Certificate(found.value.cert).validToDate.toISOString() },
-        "The certificate was replaced",
-      );
+      const validTo = new X509Certificate(found.value.cert).validToDate.toISOString();
+      logger.info({ validTo }, "The certificate was replaced");
     }
   }, lookMs).unref();
   return () => clearInterval(looking);

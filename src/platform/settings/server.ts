@@ -164,12 +164,6 @@ export const serverTable = {
   },
 } as const satisfies SettingsTable;
 
-/** PEM texts. */
-interface Tls {
-  readonly cert: string;
-  readonly key: string;
-}
-
 export type ServerSettings = ReturnType<typeof resolveServerSettings>["value"];
 
 /** The server's origin, as this machine reaches it. */
@@ -230,7 +224,10 @@ export function resolveServerSettings(env: EnvironmentVariables) {
 }
 
 /** As long as both are files. */
-function rereadTls({ TLS_CERT_FILE, TLS_KEY_FILE }: EnvironmentVariables): Reread<Tls> {
+function rereadTls({
+  TLS_CERT_FILE,
+  TLS_KEY_FILE,
+}: EnvironmentVariables): Reread<{ cert: string; key: string }> {
   const { value, problems } = resolveServerSettings({ TLS_CERT_FILE, TLS_KEY_FILE });
   return rereadFrom({ value: value.tls, problems });
 }

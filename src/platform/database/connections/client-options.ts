@@ -25,7 +25,7 @@ export interface Login {
   readonly user: string;
   readonly password: string | undefined;
   /** Another password than the one that the server has refused, if there is one by now. */
-  renew?(refused: string): string | undefined;
+  readonly renew?: (refused: string) => string | undefined;
 }
 
 export function clientOptions(

@@ -29,7 +29,7 @@ export function openHosts(
       timeoutMs: checkTimeoutMs,
       connectTimeoutMs: checkTimeoutMs,
       client: clientOptions(settings, address, login, settings.pooler === "none" ? ownSession : {}),
-      renewPassword: (refused: string) => login.renew?.(refused),
+      renewPassword: login.renew,
       check: readReplicationState,
     };
     const connection = await openConnection(options, () => undefined);

@@ -4,6 +4,7 @@
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
+import type { Fields } from "../../../platform/http2/connection.ts";
 import { vapidPublicOf } from "../../provider-key-settings.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
 
@@ -24,7 +25,7 @@ export class Vapid {
   readonly #key: VapidKey;
   readonly #clock: Clock;
   readonly #origin: string;
-  #current: { readonly issuedAt: number; readonly header: Promise<string> } | undefined;
+  #current: { readonly issuedAt: number; readonly fields: Promise<Fields> } | undefined;
 
   constructor(subject: string, key: VapidKey, origin: string, clock: Clock) {
     this.#subject = subject;
@@ -33,17 +34,17 @@ export class Vapid {
     this.#clock = clock;
   }
 
-  /** The value of the `Authorization` header. */
-  authorization(): Promise<string> {
+  /** The fields that all requests to the origin share, the same until there is another JWT. */
+  fields(): Promise<Fields> {
     const now = unixSeconds(this.#clock);
     const age = now - (this.#current?.issuedAt ?? Number.NEGATIVE_INFINITY);
     if (this.#current === undefined || age < 0 || age >= usedSeconds) {
-      this.#current = { issuedAt: now, header: this.#sign(now) };
+      this.#current = { issuedAt: now, fields: this.#sign(now) };
     }
-    return this.#current.header;
+    return this.#current.fields;
   }
 
-  async #sign(now: number): Promise<string> {
+  async #sign(now: number): Promise<Fields> {
     const { privateKey, publicKey } = this.#key;
     const jwt = await new SignJWT()
       .setProtectedHeader({ alg: "ES256", typ: "JWT" })
@@ -51,7 +52,12 @@ export class Vapid {
       .setSubject(this.#subject)
       .setExpirationTime(now + validSeconds)
       .sign(privateKey);
-    return `vapid t=${jwt}, k=${publicKey}`;
+    const { protocol, host } = new URL(this.#origin);
+    return [
+      ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
+      ...["urgency", "high", "content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
+      ...["authorization", `vapid t=${jwt}, k=${publicKey}`],
+    ];
   }
 }
 

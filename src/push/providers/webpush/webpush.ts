@@ -5,7 +5,7 @@ import type { LookupFunction } from "node:net";
 import ece from "http_ece";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../../platform/base/clock.ts";
-import { type Connect, type Fields, noHttp2, type RequestHead } from "../../../platform/http2/connection.ts";
+import { type Connect, noHttp2, type RequestHead } from "../../../platform/http2/connection.ts";
 import type { ExchangeResult, NoResponse } from "../../../platform/http2/exchange.ts";
 import { configuredLookup, createPublicLookup } from "../../../platform/http2/lookup.ts";
 import { Http2Pool } from "../../../platform/http2/pool.ts";
@@ -44,14 +44,7 @@ const otherKeyPattern = /\b(?:VapidPkHashMismatch|UnauthorizedRegistration)\b/;
 interface Service {
   pool: Http2Pool | Http1Pool;
   /** By the VAPID keys, in their order. */
-  readonly senders: readonly Sender[];
-}
-
-/** This server, as a push service knows it by one of its VAPID keys. */
-interface Sender {
-  readonly vapid: Vapid;
-  /** The fields that its requests share; made anew with each VAPID token. */
-  shared: Fields;
+  readonly senders: readonly Vapid[];
 }
 
 /** The parts that all messages of a chunk share: the payload around the message id. */
@@ -131,15 +124,14 @@ export class WebPushProvider implements PushProvider {
   }
 
   async #sendAs(
-    sender: Sender,
+    sender: Vapid,
     { ttl, end, shortEnd }: Chunk,
     subscription: Subscription,
     messageId: string,
   ): Promise<Outcome> {
     const { endpoint } = subscription;
-    const authorization = await sender.vapid.authorization();
-    if (sender.shared.at(-1) !== authorization) sender.shared = sharedFields(endpoint, authorization);
-    const head = { path: endpoint.pathname + endpoint.search, shared: sender.shared, own: ["ttl", ttl] };
+    const shared = await sender.fields();
+    const head = { path: endpoint.pathname + endpoint.search, shared, own: ["ttl", ttl] };
     const request = (text: string): Promise<ExchangeResult> =>
       this.#request(endpoint.origin, head, encrypted(subscription, `{"messageId":"${messageId}",${text}`));
     let response = await request(end);
@@ -160,10 +152,7 @@ export class WebPushProvider implements PushProvider {
     let service = this.#services.get(origin);
     if (service === undefined) {
       const { subject } = this.#settings;
-      const senders = this.#keys.map((key) => ({
-        vapid: new Vapid(subject, key, origin, this.#clock),
-        shared: [],
-      }));
+      const senders = this.#keys.map((key) => new Vapid(subject, key, origin, this.#clock));
       const lookup = this.#lookupOf(origin);
       const pool = new Http2Pool({ connect: this.#connect, origin, lookup, ...connections });
       service = { pool, senders };
@@ -216,14 +205,6 @@ export class WebPushProvider implements PushProvider {
     this.#services.clear();
     await Promise.all(this.#closings);
   }
-}
-
-function sharedFields({ protocol, host }: URL, authorization: string): Fields {
-  return [
-    ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
-    ...["urgency", "high", "content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
-    ...["authorization", authorization],
-  ];
 }
 
 /** Whether the peer has no HTTP/2: it did not choose it in the TLS handshake, or its first bytes were not HTTP/2. */

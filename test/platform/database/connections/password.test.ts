@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../../src/auth/service.ts";
 import { clientOptions } from "../../../../src/platform/database/connections/client-options.ts";
 import { openConnection } from "../../../../src/platform/database/connections/open-connection.ts";
-import { OrdinaryLogin } from "../../../../src/platform/database/connections/ordinary-login.ts";
+import { ordinaryLogin } from "../../../../src/platform/database/connections/ordinary-login.ts";
 import { checkResponds } from "../../../../src/platform/database/connections/session.ts";
 import { openDatabase } from "../../../../src/platform/database/open.ts";
 import type { Reread } from "../../../../src/platform/settings/settings.ts";
@@ -86,14 +86,14 @@ describe.runIf(binaries !== undefined)("a password that PostgreSQL keeps for", (
       rereadPassword: () => file,
     };
     const { logger, lines } = captureLog();
-    const login = new OrdinaryLogin(settings, logger);
+    const login = ordinaryLogin(settings, logger);
     const connects = async () => {
       const options = {
         address,
         prepare: false,
         timeoutMs: 5_000,
         client: clientOptions(settings, address, login, {}),
-        renewPassword: (refused: string) => login.renew(refused),
+        renewPassword: login.renew,
         check: checkResponds,
       };
       const connection = await openConnection(options, () => undefined);
