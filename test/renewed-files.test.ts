@@ -113,14 +113,17 @@ describe.runIf(binaries !== undefined)("under load, two workers", () => {
   /** One more client. */
   async function client(): Promise<void> {
     while (!isOver) {
-      for (const once of [introspect, sign]) {
-        requests += 1;
-        await once().then(
-          (certificate) => shown.add(certificate),
-          (error) => failures.push(String(error)),
-        );
-      }
+      await counted(introspect);
+      await counted(sign);
     }
+  }
+
+  async function counted(once: () => Promise<string>): Promise<void> {
+    requests += 1;
+    await once().then(
+      (certificate) => shown.add(certificate),
+      (error) => failures.push(String(error)),
+    );
   }
 
   beforeEach(() => {
@@ -141,16 +144,12 @@ describe.runIf(binaries !== undefined)("under load, two workers", () => {
   const lines = (pattern: string) => server.logs().match(new RegExp(pattern, "g")) ?? [];
 
   test("use a new certificate on both ports, and keep the old one while the files are no pair", async () => {
-    mount("2", { cert: second.cert.slice(0, 200), key: second.key });
-    const half =
-      "The certificate cannot be read again, so the last one is kept: TLS_CERT_FILE must be certificates";
-    await waitFor(() => expect(lines(half)).toHaveLength(2));
-    mount("3", { cert: second.cert, key: first.key });
+    mount("2", { cert: second.cert, key: first.key });
     const other = "kept: TLS_KEY_FILE does not belong to the certificate in TLS_CERT";
     await waitFor(() => expect(lines(other)).toHaveLength(2));
     expect([...shown]).toEqual([fingerprintOf(first)]);
 
-    mount("4", second);
+    mount("3", second);
     await waitFor(() => expect(lines("The certificate was replaced")).toHaveLength(2));
     shown.clear();
     const before = requests;
@@ -166,19 +165,21 @@ describe.runIf(binaries !== undefined)("under load, two workers", () => {
       expect(socket.alpnProtocol).toBe("h2");
       socket.destroy();
     }
-    expect(lines("The certificate")).toHaveLength(6);
+    expect(lines("The certificate")).toHaveLength(4);
   });
 
   test("make new connections with a new password, which is in the file before PostgreSQL has it", async () => {
     writeFileSync(join(folder, "password"), "another password\n");
     // More clients need more connections, for which the old password is still taken.
-    load.push(...Array.from({ length: 4 }, client));
+    load.push(client(), client());
     const before = requests;
     await waitFor(() => expect(requests).toBeGreaterThan(before + 40));
     await admin.unsafe(`alter role ${user} password 'another password'`);
     const [altered] = await admin<{ at: Date }[]>`select clock_timestamp() as at`;
-    load.push(...Array.from({ length: 12 }, client));
-    await waitFor(() => expect(lines("password was refused, and read again from its file")).toHaveLength(2));
+    await waitFor(async () => {
+      await Promise.all(Array.from({ length: 60 }, () => counted(sign)));
+      expect(lines("password was refused, and read again from its file")).toHaveLength(2);
+    });
     await waitFor(async () => {
       const since = await admin`
         select from pg_stat_activity where usename = ${user} and backend_start > ${altered?.at ?? new Date()}`;

@@ -28,7 +28,7 @@ import {
   databaseEnvironment,
   type Environment,
   type Server,
-  startOwnServer,
+  spawnServer,
 } from "./support/servers.ts";
 import { suiteCleanup } from "./support/suite-cleanup.ts";
 import { waitFor } from "./support/wait-for.ts";
@@ -63,7 +63,7 @@ class Service {
   /** Starts a process with these settings from now on, then stops the one before. */
   async roll(changed: Environment, whileBoth: () => Promise<unknown>): Promise<void> {
     Object.assign(this.#env, changed);
-    const next = await startOwnServer("PostgreSQL", { env: { ...this.#env } });
+    const next = await spawnServer("PostgreSQL", { env: { ...this.#env } });
     this.#front.leadTo(Number(new URL(next.origin).port));
     this.#grpc.leadTo(Number(next.grpc.split(":")[1]));
     this.serving.push(next);
