@@ -119,8 +119,10 @@ describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a back-up of the m
 
   test("an id that it does not know changes nothing and is said", async () => {
     const unknown = "019a9f00-0000-7000-8000-000000000000";
-    const command = [process.execPath, "src/hold.ts", "--resume", unknown];
-    const program = startProgram(command, databaseEnvironment(restored));
+    const program = startProgram(
+      [process.execPath, "src/hold.ts", "--resume", unknown],
+      databaseEnvironment(restored),
+    );
     expect(await program.ended()).toBe(1);
     expect(program.stderr()).toBe(`${unknown}: There is no notification with this id.\n`);
   });

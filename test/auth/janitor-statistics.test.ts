@@ -20,7 +20,7 @@ const unneeded: readonly [string, SQL][] = [
   ["redeemed_otp_proofs", sql`sha256(n::text::bytea), ${longAgo}`],
   ["attempts", sql`'key-' || n, 1, ${longAgo}`],
   ["rotation_batches", sql`gen_random_uuid(), ${longAgo}`],
-  ["identity_endings", sql`'user-' || n, n, 'PASSWORD_CHANGED', ${longAgo}, ${longAgo}`],
+  ["identity_endings", sql`'user-' || n, n, 'PASSWORD_CHANGED', ${longAgo}, '', '', ${longAgo}`],
 ];
 
 describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL takes a table for empty", () => {
@@ -71,7 +71,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL takes a table 
   });
 
   test("the sweep of endings is finished", async () => {
-    await fill("identity_endings", sql`'user-' || n, n, 'PASSWORD_CHANGED', now(), null`);
+    await fill("identity_endings", sql`'user-' || n, n, 'PASSWORD_CHANGED', now(), '', '', null`);
     await sweepAuthorizations(db());
     expect(await ids("swept_at", "identity_endings")).not.toContain(null);
   });
