@@ -208,7 +208,7 @@ export const planRanges = push.table(
 export const processes = push.table("processes", {
   id: uuid("id").primaryKey(),
   beat: bigint("beat", { mode: "number" }).notNull().default(0),
-  /** Services that it cannot use, by what may be its own fault: `fcm`, or `webpush` with an origin after a space. */
+  /** Services that it cannot use by what may be its own fault, such as `fcm` or `webpush https://push.example`. */
   unusable: text("unusable").array().notNull().default([]),
 });
 
@@ -355,7 +355,6 @@ export const deadReports = push.table(
   },
   (table) => [
     index("dead_reports_provider").on(table.provider, table.reportedAt),
-    // This index is for the removal of a user.
     index("dead_reports_user").on(table.userId),
     check("dead_reports_state", sql`${table.state} in ('WAITING', 'CONFIRMED', 'REMOVED')`),
   ],

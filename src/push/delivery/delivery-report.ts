@@ -19,7 +19,7 @@ const messageOutcomes = [...Object.keys(new Outcomes().counts), "dropped"];
 
 /** @param providers the names of the providers in use */
 export function createDeliveryMetrics(
-  { registry, counter }: Pick<Metrics, "registry" | "counter">,
+  { registry, counter }: Pick<Metrics, "registry" | "counter" | "gauges">,
   providers: readonly string[],
 ) {
   const duration = new Histogram({

@@ -47,7 +47,7 @@ interface Dependencies {
   readonly rules?: Partial<DeliveryRules>;
   readonly random?: Random;
   readonly logger: Logger;
-  readonly metrics: Pick<Metrics, "registry" | "counter">;
+  readonly metrics: Pick<Metrics, "registry" | "counter" | "gauges">;
   readonly completion: Completion;
   /** Milliseconds between looks at an empty queue. */
   readonly idleMs?: number;

@@ -73,12 +73,16 @@ export async function endPauses(db: Database, provider: ProviderName, service?: 
 
 const paused = selection({ provider: columns.provider, cause: computed(text, columns.cause) });
 
-/** A pause counts for another minute, in which the provider is probed. */
+/**
+ * A pause counts for another minute, in which the provider is probed. One by a refusal counts until we are accepted or
+ * an operator resumes the provider, also while there is nothing to send.
+ */
 const selectPaused = prepared(
   [],
   () => sql`
     select ${paused} from ${providerStates} where ${columns.cause} is not null
-      and ${isPausedAt(columns.pausedUntil, sql`now() - interval '1 minute'`)}`,
+      and (${isPausedAt(columns.pausedUntil, sql`now() - interval '1 minute'`)}
+        or ${columns.cause} <> 'unavailable' and ${columns.pausedUntil} is not null)`,
 );
 
 /** The providers that are paused for all processes, or of which a service is, each as often as there are pauses. */
@@ -170,9 +174,9 @@ export class ProviderPauses {
     });
   }
 
-  /** Records that this process can use the service. */
-  canUse(service: string): void {
-    this.#deps.processes.canUse(this.#nameOf(service));
+  /** Records that this process can use the service, so that the faults of others no longer pause it for all. */
+  canUse(service: string): Promise<void> {
+    return this.#deps.processes.canUse(this.#nameOf(service));
   }
 
   #nameOf(service: string): string {

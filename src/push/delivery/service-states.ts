@@ -78,7 +78,8 @@ export class ServiceStates {
     const now = performance.now();
     const { evidenceMs } = this.#deps.rules;
     // There was nothing to send that could have shown it.
-    for (const [service, { until }] of this.#own.own()) if (now - until > evidenceMs) this.#endOwn(service);
+    for (const [service, { until }] of this.#own.own())
+      if (now - until > evidenceMs) await this.#endOwn(service);
     // Where one of several services is at fault, others respond.
     if ([...this.#services.values()].some(({ breaker }) => breaker.isHealthy(now))) return true;
     return this.#own.own().every(([, { until }]) => now >= until);
@@ -87,7 +88,7 @@ export class ServiceStates {
   async #tryAgain({ cause, fault, reason }: ProcessPause): Promise<void> {
     const outcome = asServiceOutcome((await this.selfTest.run()) ?? sent);
     if (isPassed(outcome)) {
-      this.#endOwn(wholeProvider);
+      await this.#endOwn(wholeProvider);
       await this.#endRefusal();
       return this.load();
     }
@@ -262,8 +263,8 @@ export class ServiceStates {
         await pauses.recordResponse();
         this.#hasUnstoredResponse = false;
       } else {
+        await this.#endOwn(service);
         if (await pauses.recordSuccess(service)) this.#logRecovery(service);
-        this.#endOwn(service);
       }
     } catch (err) {
       this.#hasUnstoredResponse ||= verdict === undefined;
@@ -276,12 +277,12 @@ export class ServiceStates {
     logger.info({ provider: provider.name, ...originOf(service) }, "The push provider works again");
   }
 
-  #endOwn(service: string): void {
+  async #endOwn(service: string): Promise<void> {
     const own = this.#own.get(service);
     if (!own) return;
     const { pauses, provider, logger } = this.#deps;
-    pauses.canUse(service);
     this.#own.end(service);
+    await pauses.canUse(service);
     const fields = { provider: provider.name, ...originOf(service), cause: own.fault };
     if (!own.isShared) logger.info(fields, "This process uses the push provider again");
   }

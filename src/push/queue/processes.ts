@@ -95,9 +95,11 @@ export class Processes {
     return (await rowCount(tx, writeUnusable({ id, unusable: this.#listed(), service }))) === 0;
   }
 
-  /** Notes that it can: others read so within a second or two. */
-  canUse(service: string): void {
-    this.#unusable.delete(service);
+  /** Notes that it can. When it resolves, others read so; if it rejects, they do so from the next beat on. */
+  async canUse(service: string): Promise<void> {
+    const id = this.#own;
+    if (!this.#unusable.delete(service) || id === undefined) return;
+    await rowCount(this.#deps.db, writeUnusable({ id, unusable: this.#listed(), service }));
   }
 
   #listed(): string {

@@ -70,14 +70,14 @@ describe.runIf(backends.includes("PostgreSQL"))("a process at fault", () => {
       expect(Math.max(...chunks.map(({ retries }) => retries))).toBe(0);
       expect((await rateRow(test))?.failures ?? 0).toBe(0);
       outcome = { kind: "sent" };
-      const begun = sound.sent.length;
+      const begun = faulty.sent.length;
       await eventually(async () => {
         const more = await test.plan({ devices: 20, chunkSize: 1 });
         await test.until(more, ["DONE"]);
         return worker.warnings().length === 0;
       });
       await eventually(async () => (await unusable()).length === 0);
-      expect(sound.sent.length).toBeGreaterThan(begun);
+      expect(faulty.sent.length).toBeGreaterThan(begun);
     },
   );
 
