@@ -115,6 +115,9 @@ describe("savePushToken", () => {
 });
 
 describe("deletePushToken", () => {
+  /** What the events of a removal name. */
+  const requested = { caller: "app", requestId: expect.stringMatching(/./) };
+
   const remove = (json: unknown) => asUser("deletePushToken", { json });
 
   it.each([
@@ -125,13 +128,13 @@ describe("deletePushToken", () => {
   ])("deletes the one device that %j names", async (json) => {
     const { status, headers } = await remove(json);
     expect([status, headers.get("deprecation")]).toEqual([204, null]);
-    expect(asked).toEqual(["u-1", "d-1"]);
+    expect(asked).toEqual(["u-1", "d-1", requested]);
   });
 
   it.each([{ all: true }, { all: true, token: null }])("deletes all devices for %j", async (json) => {
     const { status, headers } = await remove(json);
     expect([status, headers.get("deprecation")]).toEqual([204, null]);
-    expect(asked).toEqual(["u-1"]);
+    expect(asked).toEqual(["u-1", requested]);
   });
 
   it("deletes all devices without a body, and answers since when that is deprecated", async () => {
@@ -139,7 +142,7 @@ describe("deletePushToken", () => {
     for (const options of [{}, { raw: "", headers: { "content-type": "application/json" } }]) {
       const { status, headers } = await asUser("deletePushToken", options);
       expect([status, headers.get("deprecation")]).toEqual([204, since]);
-      expect(asked.splice(0)).toEqual(["u-1"]);
+      expect(asked.splice(0)).toEqual(["u-1", requested]);
     }
   });
 

@@ -95,7 +95,8 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     await isRefused(next, brief);
     const events = await fleet.delivered(id, [created, granted, refreshed, revoked, reuseDetected]);
     const authorizationId = decodeRefreshToken(pair.refresh_token)?.authorizationId;
-    const data = { identityId: id, authorizationId, clientId: "brief" };
+    const presented = { caller: "brief", requestId: expect.stringMatching(/./) };
+    const data = { identityId: id, authorizationId, clientId: "brief", ...presented };
     expect(events).toContainEqual(expect.objectContaining({ type: reuseDetected, subject: id, data }));
     expect(events).toContainEqual(
       expect.objectContaining({ type: revoked, data: { ...data, reason: "REVOCATION_REASON_REUSE" } }),

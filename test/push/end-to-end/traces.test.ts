@@ -12,7 +12,7 @@ function newCaller() {
   return { traceId, spanId, headers: { traceparent: `00-${traceId}-${spanId}-01` } };
 }
 
-const isPaused = 'gatepost_push_provider_paused{provider="fcm",cause="unavailable"} 1';
+const isPaused = 'gatepost_push_provider_paused{provider="fcm",cause="refused"} 1';
 
 const idsOf = (traceparent = "") => traceparent.split("-").slice(1, 3);
 
