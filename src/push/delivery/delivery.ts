@@ -76,7 +76,8 @@ export function startDelivery(dependencies: Dependencies): Delivery {
   const processes = new Processes({ db, leases, logger, released });
   const common = { db, check, rules, random, logger, metrics, limits, completion, imageBaseUrl };
   const allStates: ServiceStates[] = [];
-  const ownPauses = () => allStates.flatMap((states) => states.ownPauses());
+  const ownFaults = () => allStates.flatMap((states) => states.ownFaults());
+  const ownPauses = () => ownFaults().filter(({ isShared }) => !isShared);
   showPauses(dependencies.metrics, [...providers.keys()], () => loadPaused(db), ownPauses);
   const loops: Loop[] = [...providers.values()].map((provider) => {
     const { name } = provider;
@@ -118,7 +119,7 @@ export function startDelivery(dependencies: Dependencies): Delivery {
   );
   return {
     warnings: () =>
-      ownPauses().map(({ provider, origin, cause, reason }) => ({
+      ownFaults().map(({ provider, origin, cause, reason }) => ({
         name: `push ${origin ?? provider}`,
         reason: `${cause}: ${reason}`,
       })),

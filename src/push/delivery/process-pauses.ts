@@ -39,9 +39,13 @@ export class ProcessPauses {
     return this.#pauses.get(service);
   }
 
+  all(): (readonly [string, ProcessPause])[] {
+    return [...this.#pauses];
+  }
+
   /** Those of this process alone, by service. */
   own(): (readonly [string, ProcessPause])[] {
-    return [...this.#pauses].filter(([, { isShared }]) => !isShared);
+    return this.all().filter(([, { isShared }]) => !isShared);
   }
 
   /** Begins a pause: a longer one with each failure in a row. During a pause a failure prolongs it at most. */

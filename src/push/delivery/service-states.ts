@@ -36,12 +36,14 @@ interface Service {
   storedAt: number;
 }
 
-/** A pause of this process alone. */
-interface OwnPause {
+/** A service that this process cannot use, by what may be its own fault. */
+interface OwnFault {
   readonly provider: string;
   readonly origin?: string;
   readonly cause: Fault;
   readonly reason: string;
+  /** Whether no process can, so that it is paused for all. */
+  readonly isShared: boolean;
 }
 
 export class ServiceStates {
@@ -58,13 +60,12 @@ export class ServiceStates {
     this.selfTest = new SelfTest(dependencies.provider);
   }
 
-  /** The services that this process alone does not use, and why. */
-  ownPauses(): OwnPause[] {
+  ownFaults(): OwnFault[] {
     const provider = this.#deps.provider.name;
-    return this.#own.own().map(([service, { fault: cause, reason }]) => ({
+    return this.#own.all().map(([service, { fault: cause, reason, isShared }]) => ({
       provider,
       ...originOf(service),
-      ...{ cause, reason },
+      ...{ cause, reason, isShared },
     }));
   }
 
@@ -73,13 +74,14 @@ export class ServiceStates {
     if (this.#own.size === 0) return true;
     await this.load();
     const whole = this.#own.get(wholeProvider);
-    if (whole && performance.now() >= whole.until && this.#deps.provider.selfTest)
-      await this.#tryAgain(whole);
+    // A self-test uses no user's token, so it does not show whose tokens the provider takes.
+    const isTestable = whole?.cause !== "foreign" && this.#deps.provider.selfTest !== undefined;
+    if (whole && isTestable && performance.now() >= whole.until) await this.#tryAgain(whole);
     const now = performance.now();
     const { evidenceMs } = this.#deps.rules;
-    // There was nothing to send that could have shown it.
-    for (const [service, { until }] of this.#own.own())
-      if (now - until > evidenceMs) await this.#endOwn(service);
+    // There was nothing to send that could have shown it. Messages that fail then are tried again; refused ones are not.
+    for (const [service, { cause, until }] of this.#own.own())
+      if (cause === "unavailable" && now - until > evidenceMs) await this.#endOwn(service);
     // Where one of several services is at fault, others respond.
     if ([...this.#services.values()].some(({ breaker }) => breaker.isHealthy(now))) return true;
     return this.#own.own().every(([, { until }]) => now >= until);

@@ -62,6 +62,7 @@ export class Processes {
   #own: string | undefined;
   #joining: Promise<string> | undefined;
   #releasing: Promise<void> | undefined;
+  #beating: Promise<void> | undefined;
   #others = new Map<string, Read>();
   #readAt = Number.NEGATIVE_INFINITY;
   readonly #unusable = new Set<string>();
@@ -99,6 +100,8 @@ export class Processes {
   async canUse(service: string): Promise<void> {
     const id = this.#own;
     if (!this.#unusable.delete(service) || id === undefined) return;
+    // One that is under way would write the services of before.
+    await this.#beating?.catch(() => undefined);
     await rowCount(this.#deps.db, writeUnusable({ id, unusable: this.#listed(), service }));
   }
 
@@ -116,7 +119,10 @@ export class Processes {
     const { logger } = this.#deps;
     return every(
       beatMs,
-      () => this.#beat(),
+      () => {
+        this.#beating = this.#beat();
+        return this.#beating;
+      },
       (err) => logger.warn({ err }, "This process could not show that it lives, and will try again"),
     );
   }

@@ -110,12 +110,28 @@ describe.runIf(backends.includes("PostgreSQL"))("a process at fault", () => {
     const selfTest = async () => outcome;
     const workers = [start(faulty, { selfTest }), start(sound, { selfTest: async () => wrongKey })];
     await eventually(async () => (await rateRow(test))?.paused === true);
-    await eventually(() => workers.every((worker) => worker.warnings().length === 0));
+    for (const worker of workers) expect(worker.warnings()).toHaveLength(1);
     const planned = await test.plan({ devices: 100, chunkSize: 10 });
     outcome = { kind: "sent" };
     await test.until(planned, ["DONE"]);
     expect(sound.sent).toEqual([]);
     await eventually(() => workers[1]?.warnings().length === 1);
+  });
+
+  it("with the key of another project probes with few messages, though its self-test passes", async () => {
+    await startSound();
+    faulty.answer = () => otherKey;
+    const worker = start(faulty, { selfTest: async () => ({ kind: "sent" }) });
+    await eventually(async () => {
+      await test.plan({ devices: 100, chunkSize: 10 });
+      return worker.warnings().length > 0;
+    });
+    const judged = faulty.sent.length;
+    for (let sends = 0; sends < 10; sends += 1)
+      await test.until(await test.plan({ devices: 200, chunkSize: 10 }), ["DONE"]);
+    expect(worker.warnings()).toEqual([{ name: "push fcm", reason: "credentials: 403" }]);
+    // Ten in each probe, where a process that had been let back in would have tried fifty users' again.
+    expect(faulty.sent.length - judged).toBeLessThan(100);
   });
 
   it("of Web Push has its own pauses of push services, and takes nothing if none responds to it", async () => {
