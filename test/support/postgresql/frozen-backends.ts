@@ -12,7 +12,7 @@ import { codeOf } from "../../../src/platform/base/error-code.ts";
  * @returns lets them go on
  * @throws Error if one was not idle for so long; then all go on
  */
-export async function freezeBackends(pids: readonly number[], patienceMs = 10_000): Promise<() => void> {
+export async function freezeBackends(pids: readonly number[], patienceMs = 30_000): Promise<() => void> {
   const thaw = () => void pids.map((pid) => signal(pid, "SIGCONT"));
   const until = performance.now() + patienceMs;
   try {
