@@ -58,7 +58,8 @@ const isServerStreaming = (method: DescMethod): method is DescMethodServerStream
   method.methodKind === "server_streaming";
 
 export function methodsOf(types: FileRegistry) {
-  const found = types.getService(`${conformance}.ConformanceService`);
-  if (!found) throw new Error("The suite has no service");
-  return { unary: found.methods.filter(isUnary), streaming: found.methods.filter(isServerStreaming) };
+  const descriptor = types.getService(`${conformance}.ConformanceService`);
+  if (!descriptor) throw new Error("The suite has no service");
+  const { methods } = descriptor;
+  return { descriptor, unary: methods.filter(isUnary), streaming: methods.filter(isServerStreaming) };
 }

@@ -1,7 +1,7 @@
 /**
  * The server under test, as the suite starts it for each combination of protocol and HTTP version: it reads a
- * ServerCompatRequest from stdin, and writes its address to stdout. Unary calls are served by our handler, below the
- * pipeline of call.ts; streams by connect-node's router, with our options.
+ * ServerCompatRequest from stdin, and writes its address to stdout. Unary calls are served by our handler; streams by
+ * connect-node's router, with our options.
  *
  *   node server.ts <descriptors>
  */
@@ -26,7 +26,7 @@ import {
   toBinary,
   toJson,
 } from "@bufbuild/protobuf";
-import { ConnectError, createConnectRouter, type HandlerContext } from "@connectrpc/connect";
+import { createConnectRouter, type HandlerContext } from "@connectrpc/connect";
 import {
   compressionGzip,
   universalRequestFromNodeRequest,
@@ -36,10 +36,9 @@ import { pino } from "pino";
 import * as v from "valibot";
 import { HttpResponse, type NodeRequest, type NodeResponse } from "../../src/platform/door/responses.ts";
 import { listening } from "../../src/platform/http/server.ts";
-import { deadlineExceeded } from "../../src/platform/rpc/faults.ts";
-import { createRpcHandler, type RpcRoute, unaryRoute } from "../../src/platform/rpc/handler.ts";
-import type { Fields } from "../../src/platform/rpc/protocols.ts";
-import type { UnaryBinding, UnaryCall, UnaryCaller } from "../../src/platform/rpc/unary.ts";
+import { createRpcHandler, type RpcHandler, type RpcRoute } from "../../src/platform/rpc/handler.ts";
+import type { RpcCall, RpcService } from "../../src/platform/rpc/service.ts";
+import { UnaryCall } from "../../src/platform/rpc/unary.ts";
 import { loadTypes, messageOf, methodsOf } from "./protos.ts";
 import { planFor } from "./service.ts";
 
@@ -62,80 +61,41 @@ const asked = v.parse(
     { enumAsInteger: true },
   ),
 );
-const limits = { request: asked.messageReceiveLimit || 16_777_216, response: 16_777_216 };
+const maxMessageBytes = asked.messageReceiveLimit || 16_777_216;
 const logger = pino({ level: "silent" });
 
-class Call implements UnaryCall {
-  responseHeaders: Fields = {};
-  responseTrailers: Fields = {};
-  readonly #binding: UnaryBinding;
-  readonly #caller: UnaryCaller;
-  readonly #timer: NodeJS.Timeout | undefined;
-  #isOver = false;
-
-  constructor(binding: UnaryBinding, caller: UnaryCaller) {
-    this.#binding = binding;
-    this.#caller = caller;
-    const { timeoutMs } = caller;
-    if (timeoutMs !== undefined) this.#timer = setTimeout(() => this.stop(deadlineExceeded), timeoutMs);
-  }
-
-  async run(request: Message): Promise<Message> {
-    const { timeoutMs, headers } = this.#caller;
-    const given = Object.entries(headers).filter(([name]) => !name.startsWith(":"));
-    const plan = planFor(types.binary, this.#binding.descriptor, request, { headers: given, timeoutMs });
-    this.responseHeaders = plan.headers;
-    this.responseTrailers = plan.trailers;
-    await delay(plan.delayMs);
-    if (plan.error) throw plan.error;
-    return plan.message();
-  }
-
-  succeed(): void {
-    this.#end();
-  }
-
-  fail(thrown: unknown): ConnectError {
-    this.#end();
-    return ConnectError.from(thrown);
-  }
-
-  stop(makeReason: () => ConnectError): void {
-    if (!this.#isOver) this.#caller.stopped(makeReason());
-    this.#end();
-  }
-
-  cancel(): void {
-    this.#end();
-  }
-
-  #end(): void {
-    this.#isOver = true;
-    clearTimeout(this.#timer);
-  }
+/** A unary method, which says beside its message what no method of ours says: headers, trailers, and its very error. */
+async function unary(method: DescMethod, request: Message, call: RpcCall): Promise<Message> {
+  if (!(call instanceof UnaryCall)) throw new TypeError("A unary method has a unary call");
+  const { timeoutMs } = call;
+  const headers = Object.entries(call.headers).filter(([name]) => !name.startsWith(":"));
+  const plan = planFor(types.binary, method, request, { headers, timeoutMs });
+  call.responseHeaders = plan.headers;
+  call.responseTrailers = plan.trailers;
+  await delay(plan.delayMs);
+  const { error } = plan;
+  if (error) call.stop(() => error);
+  return plan.message();
 }
 
-/** By path. */
-function unaryRoutes(registry: FileRegistry): Map<string, RpcRoute> {
-  const routes = new Map<string, RpcRoute>();
-  for (const descriptor of methodsOf(registry).unary) {
-    if (descriptor.name === "Unimplemented") continue;
-    const binding: UnaryBinding = { descriptor, begin: (caller) => new Call(binding, caller) };
-    const path = `/${descriptor.parent.typeName}/${descriptor.name}`;
-    routes.set(path, unaryRoute(path, binding, limits));
-  }
-  return routes;
+function handlerOf(registry: FileRegistry): RpcHandler {
+  const { descriptor, unary: served } = methodsOf(registry);
+  const methods = served
+    .filter(({ name }) => name !== "Unimplemented")
+    .map((method) => ({
+      kind: method.methodKind,
+      descriptor: method,
+      run: (request: Message, call: RpcCall) => unary(method, request, call),
+    }));
+  const service: RpcService = { descriptor, priority: "low", methods };
+  const observer = { serves: () => undefined, completed: () => undefined };
+  return createRpcHandler({ services: [service], logger, observer, maxMessageBytes });
 }
 
-const routes = { binary: unaryRoutes(types.binary), json: unaryRoutes(types.json) };
-const { unknown } = createRpcHandler({
-  services: [],
-  logger,
-  observer: { serves: () => undefined, completed: () => undefined },
-});
+const handlers = { binary: handlerOf(types.binary), json: handlerOf(types.json) };
 const router = createConnectRouter({
   jsonOptions: { registry: types.binary },
-  readMaxBytes: limits.request,
+  readMaxBytes: maxMessageBytes,
   acceptCompression: [compressionGzip],
   compressMinBytes: Number.MAX_SAFE_INTEGER,
 });
@@ -175,7 +135,8 @@ function append(to: Headers, fields: Readonly<Record<string, readonly string[]>>
 /** Undefined: a stream. */
 function routeOf(path: string, { "content-type": type }: IncomingHttpHeaders): RpcRoute | undefined {
   if (path.endsWith("/ServerStream")) return undefined;
-  return routes[type?.includes("json") ? "json" : "binary"].get(path) ?? unknown;
+  const { routes, unknown } = handlers[type?.includes("json") ? "json" : "binary"];
+  return routes.find((route) => route.path === path) ?? unknown;
 }
 
 function handle(request: NodeRequest, response: NodeResponse) {

@@ -3,7 +3,7 @@
  * statuses, metrics and the log; and the end of calls when the server shuts down. The protocols only translate between
  * this and the wire.
  */
-import type { DescMessage, DescMethod, Message, MessageInitShape } from "@bufbuild/protobuf";
+import type { DescMethod } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
@@ -11,10 +11,9 @@ import { Deadlines, type Timed } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds, logMessage } from "../base/errors.ts";
 import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
-import { isTracing, type Span, within } from "../base/tracing.ts";
-import { cancelled, connectError, deadlineExceeded, shuttingDown } from "./faults.ts";
-import type { RpcCall, RpcService, UnaryMethod } from "./service.ts";
-import type { UnaryCall, UnaryCaller } from "./unary.ts";
+import { isTracing, type Span } from "../base/tracing.ts";
+import { connectError, deadlineExceeded, shuttingDown } from "./faults.ts";
+import type { RpcCall, RpcService } from "./service.ts";
 
 export interface CallOrigin {
   readonly protocol: RpcProtocol;
@@ -84,7 +83,7 @@ export abstract class ActiveCall implements RpcCall, Timed {
   readonly #pipeline: RpcPipeline;
   protected readonly span: Span | undefined;
   abstract readonly isStream: boolean;
-  #finished = false;
+  protected finished = false;
   /** The error that the caller gets, once the call has failed or been stopped. */
   #failure: ConnectError | undefined;
   #controller: AbortController | undefined;
@@ -120,7 +119,7 @@ export abstract class ActiveCall implements RpcCall, Timed {
 
   /** Ends the call from outside, whether or not the method obeys its signal; no effect once it has ended. */
   stop(makeReason: () => ConnectError): void {
-    if (this.#finished) return;
+    if (this.finished) return;
     const reason = makeReason();
     this.#failure = reason;
     this.#finish(reason.code);
@@ -159,8 +158,8 @@ export abstract class ActiveCall implements RpcCall, Timed {
   }
 
   #finish(failure?: Code): void {
-    if (this.#finished) return;
-    this.#finished = true;
+    if (this.finished) return;
+    this.finished = true;
     const { logger, observer } = this.#pipeline.options;
     this.#pipeline.ended(this);
     const { service, operation } = this.#operation();
@@ -176,40 +175,6 @@ export abstract class ActiveCall implements RpcCall, Timed {
 
   #operation(): { service: string; operation: string } {
     return { service: this.#method.parent.typeName, operation: this.#method.name };
-  }
-}
-
-/**
- * Milliseconds before its deadline within which a call whose caller goes counts as one whose deadline has passed: the
- * caller counts from sending it, and the deadline is counted here from the start of its handling, which is later.
- */
-const deadlineLeadMs = 50;
-
-export class ActiveUnaryCall extends ActiveCall implements UnaryCall {
-  override readonly isStream = false;
-  readonly responseHeaders: { readonly "x-request-id": string };
-  readonly #method: UnaryMethod;
-  readonly #caller: UnaryCaller;
-
-  constructor(method: UnaryMethod, caller: UnaryCaller, pipeline: RpcPipeline) {
-    super(method.descriptor, caller, caller.timeoutMs ?? pipeline.options.defaultDeadlineMs, pipeline);
-    this.responseHeaders = { "x-request-id": this.context.requestId };
-    this.#method = method;
-    this.#caller = caller;
-  }
-
-  run(request: Message): Promise<MessageInitShape<DescMessage>> {
-    const { span } = this;
-    return span ? within(span, () => this.#method.run(request, this)) : this.#method.run(request, this);
-  }
-
-  cancel(): void {
-    const isDue = this.#caller.timeoutMs !== undefined && this.deadline - performance.now() <= deadlineLeadMs;
-    this.stop(isDue ? deadlineExceeded : cancelled);
-  }
-
-  protected override interrupted(reason: ConnectError): void {
-    this.#caller.stopped(reason);
   }
 }
 

@@ -6,13 +6,13 @@ import type { Prioritized } from "../base/priority.ts";
 import { RequestContext, requestIdOf } from "../base/request-context.ts";
 import type { Route } from "../door/door.ts";
 import type { NodeRequest, NodeResponse } from "../door/responses.ts";
-import { ActiveUnaryCall, RpcPipeline, type RpcPipelineOptions } from "./call.ts";
+import { RpcPipeline, type RpcPipelineOptions } from "./call.ts";
 import { connectError } from "./faults.ts";
 import { exchangeOf, Http2Exchange, type HttpExchange } from "./http-exchange.ts";
-import { dialectOf, type MessageLimits, sendError, sendJsonError } from "./protocols.ts";
+import { dialectOf, sendError, sendJsonError } from "./protocols.ts";
 import type { RpcMethod, RpcService } from "./service.ts";
 import { streamHandler } from "./streams.ts";
-import { serveUnary, type UnaryBinding } from "./unary.ts";
+import { serveUnary } from "./unary.ts";
 
 /** A method, for every HTTP method that is sent to its path, or all other paths of a service. */
 export interface RpcRoute extends Route {
@@ -68,11 +68,13 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
       };
       return routeBy(path, toPost(respond));
     }
-    const binding: UnaryBinding = {
-      descriptor: method.descriptor,
-      begin: (caller) => pipeline.begin(new ActiveUnaryCall(method, caller, pipeline)),
+    const respond: Respond = (exchange) => {
+      const dialect = dialectOf(exchange.headers["content-type"]);
+      if (dialect) return serveUnary(pipeline, method, dialect, exchange, limits);
+      respondWith(exchange, otherContentType, 415);
+      return over;
     };
-    return unaryRoute(path, binding, limits, neverRefused ? undefined : { service, priority });
+    return routeBy(path, toPost(respond), neverRefused ? undefined : { service, priority });
   }
 
   for (const service of services)
@@ -114,21 +116,6 @@ function routeBy(path: string, handle: Respond, sheddable?: Prioritized): RpcRou
     handleStream: (stream, headers) => handle(new Http2Exchange(stream, headers)),
     refuse,
   };
-}
-
-export function unaryRoute(
-  path: string,
-  binding: UnaryBinding,
-  limits: MessageLimits,
-  sheddable?: Prioritized,
-): RpcRoute {
-  const respond: Respond = (exchange) => {
-    const dialect = dialectOf(exchange.headers["content-type"]);
-    if (dialect) return serveUnary(binding, dialect, exchange, limits);
-    respondWith(exchange, otherContentType, 415);
-    return over;
-  };
-  return routeBy(path, toPost(respond), sheddable);
 }
 
 /** Responds without a call: in the caller's protocol, or with the HTTP status. */

@@ -1,9 +1,9 @@
-/** The seam below the pipeline: what a binding says beside its message reaches the caller of each protocol. */
+/** What a unary call has beside its message reaches the caller of each protocol. */
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { createServer as createHttp2Server } from "node:http2";
 import type { Server } from "node:net";
-import { type StringValue, StringValueSchema } from "@bufbuild/protobuf/wkt";
+import { StringValueSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import {
   createConnectTransport,
@@ -12,44 +12,33 @@ import {
 } from "@connectrpc/connect-node";
 import { beforeAll, describe, expect, it } from "vitest";
 import { HttpResponse } from "../../../src/platform/door/responses.ts";
-import { exchangeOf, Http2Exchange, type HttpExchange } from "../../../src/platform/rpc/http-exchange.ts";
-import { dialectOf } from "../../../src/platform/rpc/protocols.ts";
-import { serveUnary, type UnaryBinding } from "../../../src/platform/rpc/unary.ts";
+import { createRpcHandler } from "../../../src/platform/rpc/handler.ts";
+import { implement } from "../../../src/platform/rpc/service.ts";
+import { UnaryCall } from "../../../src/platform/rpc/unary.ts";
+import { recorder } from "../../support/rpc-servers.ts";
 import { CounterService } from "../../support/rpc-services.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** Says what it was asked, and fails if that is `fail`. */
-const binding: UnaryBinding = {
-  descriptor: CounterService.method.describe,
-  begin: (caller) => ({
-    responseHeaders: { "x-header": ["one", "two"] },
-    responseTrailers: { "x-trailer": "last", "x-trailer-bin": "AAE" },
-    async run(request) {
-      const { value } = request as StringValue;
-      if (value === "fail") throw new Error("so");
-      return { value: `${value} ${caller.headers["x-asked-bin"]} ${caller.metadata("x-asked-bin")}` };
-    },
-    succeed() {},
-    fail() {
-      const details = [{ desc: StringValueSchema, value: { value: "detail" } }];
-      return new ConnectError("So.", Code.Aborted, { "x-of-error": "yes" }, details);
-    },
-    stop: (makeReason) => caller.stopped(makeReason()),
-    cancel() {},
-  }),
-};
+const service = implement(CounterService, {
+  async describe({ value }, call) {
+    if (!(call instanceof UnaryCall)) throw new TypeError("no unary call");
+    call.responseHeaders = { "x-header": ["one", "two"] };
+    call.responseTrailers = { "x-trailer": "last", "x-trailer-bin": "AAE" };
+    const details = [{ desc: StringValueSchema, value: { value: "detail" } }];
+    if (value === "fail")
+      call.stop(() => new ConnectError("So.", Code.Aborted, { "x-of-error": "yes" }, details));
+    return { value: `${value} ${call.headers["x-asked-bin"]} ${call.metadata("x-asked-bin")}` };
+  },
+  async *count() {},
+});
+const { routes, unknown } = createRpcHandler({ ...recorder(), services: [service] });
+const route = routes.find(({ path }) => path.endsWith("/Describe")) ?? unknown;
 
-function serve(exchange: HttpExchange): void {
-  const dialect = dialectOf(String(exchange.headers["content-type"]));
-  if (dialect) void serveUnary(binding, dialect, exchange, { request: 1000, response: 1000 });
-}
-
-const http1 = createServer({ ServerResponse: HttpResponse }, (_request, response) =>
-  serve(exchangeOf(response)),
+const http1 = createServer({ ServerResponse: HttpResponse }, (request, response) =>
+  route.handle(request, response),
 );
-const http2 = createHttp2Server().on("stream", (stream, headers) =>
-  serve(new Http2Exchange(stream, headers)),
-);
+const http2 = createHttp2Server().on("stream", (stream, headers) => route.handleStream(stream, headers));
 
 const cleanup = suiteCleanup();
 beforeAll(async () => {
