@@ -25,9 +25,9 @@ class Watched {
   #age = 0;
   #unread = 0;
 
-  constructor(on: Socket | ServerHttp2Stream, hasToEnd: boolean) {
+  constructor(on: Socket | ServerHttp2Stream) {
     this.#on = on;
-    this.#hasToEnd = hasToEnd;
+    this.#hasToEnd = "session" in on && !on.endAfterHeaders;
   }
 
   /** Whether the client has been given its time. @param ms since the last pass, or less */
@@ -62,13 +62,10 @@ export class Stalls {
     this.#passMs = Math.min(limits.requestMs, limits.responseMs) / passes;
   }
 
-  /**
-   * Watches it until it is closed: a connection of HTTP/1, whose requests Node limits, or a stream of HTTP/2.
-   * @param hasToEnd false: the client may send as long as it reads
-   */
-  watch(on: Socket | ServerHttp2Stream, hasToEnd = "session" in on && !on.endAfterHeaders): void {
+  /** Watches it until it is closed: a connection of HTTP/1, whose requests Node limits, or a stream of HTTP/2. */
+  watch(on: Socket | ServerHttp2Stream): void {
     this.#timer ??= setInterval(() => this.#pass(), this.#passMs).unref();
-    const slot = this.#watched.take(new Watched(on, hasToEnd));
+    const slot = this.#watched.take(new Watched(on));
     on.on("close", () => this.#watched.release(slot));
   }
 

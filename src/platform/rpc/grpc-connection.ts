@@ -51,7 +51,7 @@ interface Served {
   readonly unknown: RpcRoute;
 }
 
-/** Streams of server reflection that a connection may have at once. A client needs one. */
+/** Streams of server reflection that a connection may have at once: their responses, if unread, are large. */
 const maxReflections = 4;
 const tooManyReflections = new ServiceError(
   ErrorKinds.tooManyRequests,
@@ -122,12 +122,15 @@ export class GrpcConnection {
     const { sheddable } = route;
     const isReflection = served.reflections.has(route);
     const handle = () => route.handleStream(stream, headers);
+    stalls.watch(stream);
     if (isReflection && this.#reflections < maxReflections) {
-      this.#converse(stream);
+      this.#reflections += 1;
+      stream.once("close", () => {
+        this.#reflections -= 1;
+      });
       void handle();
       return;
     }
-    stalls.watch(stream);
     const hold = () => {
       if (!stream.readableEnded) endAfterRequest(stream, stalls.limits.requestMs);
     };
@@ -136,19 +139,5 @@ export class GrpcConnection {
     if (isReflection) route.refuse(new Http2Exchange(stream, headers), tooManyReflections);
     else if (admission && sheddable) route.refuse(new Http2Exchange(stream, headers));
     else void handle();
-  }
-
-  /**
-   * A client holds a stream of reflection open for as long as it asks: so there are few of them, and none that is idle
-   * or whose responses nobody reads.
-   */
-  #converse(stream: ServerHttp2Stream): void {
-    const { stalls } = this.#shared;
-    this.#reflections += 1;
-    stream.once("close", () => {
-      this.#reflections -= 1;
-    });
-    stalls.watch(stream, false);
-    stream.setTimeout(stalls.limits.responseMs, () => resetStream(stream, constants.NGHTTP2_CANCEL));
   }
 }

@@ -160,7 +160,7 @@ describe("a call over native gRPC", () => {
     expect(stream.rstCode).toBe(0);
   });
 
-  it("is reset if it is a stream of reflection in which nothing happens, and has few others beside it", async () => {
+  it("is reset if it is a stream of reflection that does not end, and has few others beside it", async () => {
     const { port } = await startGrpc();
     const session = connectHttp2(`http://127.0.0.1:${port}`);
     onTestFinished(() => session.destroy());
