@@ -96,13 +96,10 @@ describe("npm run breaking -- <commit>", () => {
     expect(output).toContain("openapi/auth.yaml: ");
   });
 
-  it.each(["nonsense", "HEAD:package.json", ""])(
-    "says in a line that %j is none",
-    async (name) => {
-      const { code, output } = await run(name);
-      expect(code).toBe(1);
-      expect(output.trimEnd().split("\n")).toHaveLength(1);
-      expect(output).toMatch(/^.* names no commit of this repository\. .*`git /);
-    },
-  );
+  it.each(["nonsense", "HEAD:package.json", ""])("says in a line that %j is none", async (name) => {
+    const { code, output } = await run(name);
+    expect(code).toBe(1);
+    expect(output.trimEnd().split("\n")).toHaveLength(1);
+    expect(output).toMatch(/^.* names no commit of this repository\. .*`git /);
+  });
 });
