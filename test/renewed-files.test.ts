@@ -22,6 +22,7 @@ import { createTestDatabase, postgresSettings } from "./support/backends.ts";
 import {
   localhostCertificate as first,
   nextLocalhostCertificate as second,
+  weakLocalhostCertificate as weak,
 } from "./support/localhost-certificate.ts";
 import { findPostgresql } from "./support/postgresql/binaries.ts";
 import { startCluster } from "./support/postgresql/cluster.ts";
@@ -143,13 +144,16 @@ describe.runIf(binaries !== undefined)("under load, two workers", () => {
 
   const lines = (pattern: string) => server.logs().match(new RegExp(pattern, "g")) ?? [];
 
-  test("use a new certificate on both ports, and keep the old one while the files are no pair", async () => {
+  test("use a new certificate on both ports, and keep the old one while OpenSSL refuses the files", async () => {
     mount("2", { cert: second.cert, key: first.key });
     const other = "kept: TLS_KEY_FILE does not belong to the certificate in TLS_CERT";
     await waitFor(() => expect(lines(other)).toHaveLength(2));
+    mount("3", weak);
+    const refused = "kept: TLS_CERT_FILE is refused by OpenSSL .ERR_SSL_EE_KEY_TOO_SMALL.";
+    await waitFor(() => expect(lines(refused)).toHaveLength(2));
     expect([...shown]).toEqual([fingerprintOf(first)]);
 
-    mount("3", second);
+    mount("4", second);
     await waitFor(() => expect(lines("The certificate was replaced")).toHaveLength(2));
     shown.clear();
     const before = requests;
@@ -165,7 +169,7 @@ describe.runIf(binaries !== undefined)("under load, two workers", () => {
       expect(socket.alpnProtocol).toBe("h2");
       socket.destroy();
     }
-    expect(lines("The certificate")).toHaveLength(4);
+    expect(lines("The certificate")).toHaveLength(6);
   });
 
   test("make new connections with a new password, which is in the file before PostgreSQL has it", async () => {

@@ -1,8 +1,10 @@
 /** Settings of the process itself, and the environment that every other table is read with. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { availableParallelism } from "node:os";
+import { createSecureContext } from "node:tls";
 import * as v from "valibot";
 import { urlHost } from "../base/addresses.ts";
+import { codeOf } from "../base/error-code.ts";
 import type { EnvironmentVariables } from "./environment.ts";
 import {
   type Environment,
@@ -232,16 +234,32 @@ function rereadTls({
   return rereadFrom({ value: value.tls, problems });
 }
 
-function crossChecks({ valid, problem }: TableReading<typeof serverTable>): readonly SettingProblem[] {
-  const { TLS_CERT: cert, TLS_KEY: key, MEMORY_MIN_MB: min, MEMORY_MAX_MB: max } = valid;
-  const problems: SettingProblem[] = [];
-  if ("TLS_CERT" in valid && "TLS_KEY" in valid) {
-    if (cert && !key) problems.push(problem("TLS_KEY", "is missing, but TLS_CERT is set"));
-    if (key && !cert) problems.push(problem("TLS_CERT", "is missing, but TLS_KEY is set"));
-    if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
-      problems.push(problem("TLS_KEY", "does not belong to the certificate in TLS_CERT"));
-    }
+/** What keeps OpenSSL from serving with the certificate and its key. */
+function tlsProblems({
+  valid,
+  problem,
+}: TableReading<Pick<typeof serverTable, "TLS_CERT" | "TLS_KEY">>): readonly SettingProblem[] {
+  const { TLS_CERT: cert, TLS_KEY: key } = valid;
+  const isKnown = "TLS_CERT" in valid && "TLS_KEY" in valid;
+  if (!isKnown || (!cert && !key)) return [];
+  if (!key) return [problem("TLS_KEY", "is missing, but TLS_CERT is set")];
+  if (!cert) return [problem("TLS_CERT", "is missing, but TLS_KEY is set")];
+  if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
+    return [problem("TLS_KEY", "does not belong to the certificate in TLS_CERT")];
   }
+  try {
+    createSecureContext({ cert, key });
+    return [];
+  } catch (error) {
+    const taken = "RSA of 2048 bits or more, or EC P-256, signed with SHA-256, is taken";
+    return [problem("TLS_CERT", `is refused by OpenSSL (${codeOf(error) ?? "unknown reason"}); ${taken}`)];
+  }
+}
+
+function crossChecks(reading: TableReading<typeof serverTable>): readonly SettingProblem[] {
+  const { valid, problem } = reading;
+  const { MEMORY_MIN_MB: min, MEMORY_MAX_MB: max } = valid;
+  const problems = [...tlsProblems(reading)];
   if (min && max && min > max) {
     problems.push(problem("MEMORY_MIN_MB", `must not be more than MEMORY_MAX_MB, which is ${max}`));
   }

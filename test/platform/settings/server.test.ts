@@ -22,7 +22,7 @@ import {
 import { providerTable } from "../../../src/push/provider-settings.ts";
 import { pushTable } from "../../../src/push/settings-table.ts";
 import { servicesTable } from "../../../src/services.ts";
-import { localhostCertificate } from "../../support/localhost-certificate.ts";
+import { localhostCertificate, weakLocalhostCertificate } from "../../support/localhost-certificate.ts";
 import { problemLines } from "../../support/setting-problems.ts";
 
 const read = (env: EnvironmentVariables) => valueOrThrow(resolveServerSettings(env));
@@ -165,6 +165,13 @@ describe("settings that must agree", () => {
   test("a certificate and another key", async () => {
     const expected = ["TLS_KEY does not belong to the certificate in TLS_CERT"];
     expect(await lines({ TLS_CERT: pair.cert, TLS_KEY: otherKey })).toEqual(expected);
+  });
+
+  test("a certificate that OpenSSL refuses", async () => {
+    const { cert, key } = weakLocalhostCertificate;
+    expect(await lines({ TLS_CERT: cert, TLS_KEY: key })).toEqual([
+      "TLS_CERT is refused by OpenSSL (ERR_SSL_EE_KEY_TOO_SMALL); RSA of 2048 bits or more, or EC P-256, signed with SHA-256, is taken",
+    ]);
   });
 
   test("an encrypted key", async () => {
