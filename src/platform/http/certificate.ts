@@ -20,27 +20,27 @@ interface Following {
 }
 
 /**
- * Uses a certificate that has changed, once two looks in a row find the same: between them the files may be half written.
- * What cannot be used is logged once, and the last one stays. @returns ends it
+ * Uses a certificate that has changed. What cannot be read or used is logged, each problem once until it is over, and the
+ * last one stays. @returns ends it
  */
 export function followCertificate({ first, read, use, logger, lookMs = 2_000 }: Following): () => void {
-  const textOf = ({ cert, key }: Certificate) => `${cert}\n${key}`;
-  let used = textOf(first);
-  let [seen, settled] = [used, used];
+  let [last, problem] = [first, ""];
   const looking = setInterval(() => {
-    const found = read();
-    const text = "problem" in found ? found.problem : textOf(found.value);
-    const isNew = text !== seen;
-    seen = text;
-    if (isNew || text === settled) return;
-    settled = text;
-    if ("problem" in found) {
-      logger.warn(`The certificate cannot be read again, so the last one is kept: ${found.problem}`);
-    } else if (text !== used) {
-      use(found.value);
-      used = text;
-      const validTo = new X509Certificate(found.value.cert).validToDate.toISOString();
-      logger.info({ validTo }, "The certificate was replaced");
+    const before = problem;
+    try {
+      const found = read();
+      problem = "problem" in found ? found.problem : "";
+      if ("value" in found && (found.value.cert !== last.cert || found.value.key !== last.key)) {
+        use(found.value);
+        last = found.value;
+        const validTo = new X509Certificate(last.cert).validToDate.toISOString();
+        logger.info({ validTo }, "The certificate was replaced");
+      }
+    } catch (error) {
+      problem = String(error);
+    }
+    if (problem !== "" && problem !== before) {
+      logger.warn(`The certificate cannot be read again, so the last one is kept: ${problem}`);
     }
   }, lookMs).unref();
   return () => clearInterval(looking);

@@ -225,13 +225,12 @@ export function resolveServerSettings(env: EnvironmentVariables) {
   return { value, problems };
 }
 
-/** As long as both are files. */
-function rereadTls({
-  TLS_CERT_FILE,
-  TLS_KEY_FILE,
-}: EnvironmentVariables): Reread<{ cert: string; key: string }> {
-  const { value, problems } = resolveServerSettings({ TLS_CERT_FILE, TLS_KEY_FILE });
-  return rereadFrom({ value: value.tls, problems });
+function rereadTls(env: EnvironmentVariables): Reread<{ cert: string; key: string }> {
+  const { TLS_CERT, TLS_KEY } = serverTable;
+  const reading = resolveSettings({ TLS_CERT, TLS_KEY }, env, { environment: "production" });
+  const { TLS_CERT: cert, TLS_KEY: key } = reading.valid;
+  const problems = [...reading.problems, ...tlsProblems(reading)];
+  return rereadFrom({ value: cert && key ? { cert, key } : undefined, problems });
 }
 
 /** What keeps OpenSSL from serving with the certificate and its key. */

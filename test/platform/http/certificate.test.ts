@@ -7,45 +7,45 @@ import {
   nextLocalhostCertificate as second,
 } from "../../support/localhost-certificate.ts";
 
-test("is used once two looks have found it, and what cannot be used is said once", () => {
+test("is used once it is a pair, and what cannot be used is said once, and ends nothing", () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   let found: { value: Certificate } | { problem: string } = { value: first };
   const used: Certificate[] = [];
+  const use = vi.fn((one: Certificate) => void used.push(one));
   const { logger, lines } = captureLog();
-  const stop = followCertificate({
-    first,
-    read: () => found,
-    use: (one) => used.push(one),
-    logger,
-    lookMs: 1,
-  });
-  const look = () => vi.advanceTimersByTime(1);
-  look();
-  look();
-  // A look while the files are being written.
-  found = { problem: "TLS_KEY_FILE is other" };
-  look();
-  found = { value: second };
+  const stop = followCertificate({ first, read: () => found, use, logger, lookMs: 1 });
+  const look = (times = 5) => vi.advanceTimersByTime(times);
   look();
   expect([used, lines()]).toEqual([[], []]);
-  look();
-  look();
-  expect(used).toEqual([second]);
-  found = { problem: "TLS_KEY_FILE is other" };
-  for (let time = 0; time < 5; time += 1) look();
+  use.mockImplementationOnce(() => {
+    throw new Error("key too small");
+  });
   found = { value: second };
-  for (let time = 0; time < 5; time += 1) look();
+  look();
   expect(used).toEqual([second]);
+  for (const problem of ["TLS_KEY_FILE is other", "TLS_KEY_FILE is none"]) {
+    found = { problem };
+    look();
+  }
+  found = { value: second };
+  look();
+  found = { problem: "TLS_KEY_FILE is none" };
+  look();
+  expect(used).toEqual([second]);
+  const kept = (why: string) => ({
+    level: "warn",
+    msg: `The certificate cannot be read again, so the last one is kept: ${why}`,
+  });
   expect(lines()).toMatchObject([
+    kept("Error: key too small"),
     { level: "info", msg: "The certificate was replaced", validTo: "2120-01-01T06:35:11.000Z" },
-    {
-      level: "warn",
-      msg: "The certificate cannot be read again, so the last one is kept: TLS_KEY_FILE is other",
-    },
+    kept("TLS_KEY_FILE is other"),
+    kept("TLS_KEY_FILE is none"),
+    kept("TLS_KEY_FILE is none"),
   ]);
   stop();
   found = { value: first };
-  for (let time = 0; time < 5; time += 1) look();
+  look();
   expect(used).toEqual([second]);
 });
