@@ -2,17 +2,14 @@
  * Finds the text of a setting. For a setting `NAME` it is the first of these that is set and not empty: `<prefix>NAME`,
  * the file named by `<prefix>NAME_FILE`, `NAME`, the file named by `NAME_FILE`.
  */
-import { readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { codeOf } from "../base/error-code.ts";
 
 /** The environment variables, as in `process.env`. */
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
-/** A text, and whether it is that of a file: reading a pipe again would wait for ever. */
-type Text = { readonly text: string; readonly isRereadable: boolean };
-
 /** A variable with its text, or with its problem: a phrase that follows the variable's name. */
-type FoundText = ({ readonly name: string } & Text) | { readonly name: string; readonly what: string };
+type FoundText = { readonly name: string } & ({ readonly text: string } | { readonly what: string });
 
 /** The text of a setting; undefined if nothing sets it. */
 export function findText(name: string, env: EnvironmentVariables, prefix = ""): FoundText | undefined {
@@ -21,14 +18,19 @@ export function findText(name: string, env: EnvironmentVariables, prefix = ""): 
     const text = env[variable];
     const path = env[fileVariable];
     if (text && path) return { name: variable, what: `is set, and so is ${fileVariable}; set one of them` };
-    if (text) return { name: variable, text, isRereadable: false };
+    if (text) return { name: variable, text };
     if (path) {
       const content = readText(path);
-      if ("what" in content) return { name: fileVariable, what: content.what };
-      if (content.text !== "") return { name: fileVariable, ...content };
+      if ("what" in content || content.text !== "") return { name: fileVariable, ...content };
     }
   }
   return undefined;
+}
+
+/** Whether the variable names a file that can be read again: reading a pipe again would wait for ever. */
+export function isRereadable(variable: string | undefined, env: EnvironmentVariables): boolean {
+  const path = variable?.endsWith("_FILE") ? env[variable] : undefined;
+  return path !== undefined && existsSync(path) && statSync(path).isFile();
 }
 
 /** Matches the variables that Kubernetes sets for each Service, such as `DB_SERVICE_HOST`. */
@@ -43,13 +45,13 @@ export function isServiceLink(variable: string, text: string): boolean {
 const maxFileBytes = 1024 * 1024;
 
 /** A file's text without one trailing newline. */
-function readText(path: string): Text | { readonly what: string } {
+function readText(path: string): { readonly text: string } | { readonly what: string } {
   try {
     const stat = statSync(path);
     if (!stat.isFile() && !stat.isFIFO()) return { what: `names ${quoted(path)}, which is not a file` };
     if (stat.size > maxFileBytes) return { what: `names ${quoted(path)}, which is larger than 1 MiB` };
     const text = new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
-    return { text: text.replace(/\r?\n$/, ""), isRereadable: stat.isFile() };
+    return { text: text.replace(/\r?\n$/, "") };
   } catch (error) {
     const reason = codeOf(error) ?? "unknown reason";
     return { what: `names ${quoted(path)}, which cannot be read as text (${reason})` };

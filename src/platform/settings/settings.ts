@@ -1,6 +1,6 @@
 /** Reads settings by a table, whose rows say parsing, defaults, validation and documentation. Collects all problems. */
 import type * as v from "valibot";
-import { type EnvironmentVariables, findText, isServiceLink, quoted } from "./environment.ts";
+import { type EnvironmentVariables, findText, isRereadable, isServiceLink, quoted } from "./environment.ts";
 import {
   type Environment,
   expectationOf,
@@ -121,7 +121,6 @@ export function resolveSettings<const Table extends SettingsTable>(
   }));
   const valuesOf = (some: typeof rows) => Object.fromEntries(some.map(({ name, value }) => [name, value]));
   const variables = new Map(rows.map(({ name, variable }) => [name, variable]));
-  const rereadable = new Set(rows.filter((row) => row.isRereadable).map(({ name }) => name));
   const isUsable = rows.every(({ row, value }) => value !== undefined || !isDefinite(row));
   return {
     // Each row's value has its kind's type, but TypeScript cannot infer that for the object of all of them.
@@ -129,7 +128,7 @@ export function resolveSettings<const Table extends SettingsTable>(
     valid: valuesOf(rows.filter(({ problems }) => problems.length === 0)) as Partial<SettingValues<Table>>,
     problems: distinctProblems(rows.flatMap(({ problems }) => problems)),
     isGiven: (name) => variables.get(name) !== undefined,
-    isRereadable: (name) => rereadable.has(name),
+    isRereadable: (name) => isRereadable(variables.get(name), env),
     problem: (name, what) => {
       const variable = variables.get(name) ?? name;
       return { name: variable, what, example: exampleOf(name, table[name], variable) };
@@ -186,7 +185,6 @@ const kubernetesSetsIt =
 interface Resolved {
   /** The variable that sets the row; undefined if none does. */
   readonly variable?: string;
-  readonly isRereadable?: boolean;
   readonly value: unknown;
   readonly problems: readonly SettingProblem[];
 }
@@ -207,8 +205,7 @@ function resolve(
   }
   const parsed =
     "what" in found ? { problems: [found.what] } : parse(row.kind, found.text, options.environment);
-  const isRereadable = "text" in found && found.isRereadable;
-  if ("value" in parsed) return { variable, isRereadable, value: parsed.value, problems: [] };
+  if ("value" in parsed) return { variable, value: parsed.value, problems: [] };
   const isShown = "text" in found && !row.secret && isQuotable(row.kind);
   const but = isShown ? `, but is ${quoted(found.text)}` : "";
   const why = "text" in found && isServiceLink(variable, found.text) ? `; ${kubernetesSetsIt}` : "";

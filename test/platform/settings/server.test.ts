@@ -1,5 +1,9 @@
+import { execFileSync, spawn } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { settingsTable } from "../../../scripts/settings-doc.ts";
 import { authTable } from "../../../src/auth/settings-table.ts";
 import { cacheTable } from "../../../src/platform/cache/cache-settings.ts";
@@ -172,6 +176,22 @@ describe("settings that must agree", () => {
     expect(await lines({ TLS_CERT: cert, TLS_KEY: key })).toEqual([
       "TLS_CERT is refused by OpenSSL (ERR_SSL_EE_KEY_TOO_SMALL); RSA of 2048 bits or more, or EC P-256, signed with SHA-256, is taken",
     ]);
+  });
+
+  test("a certificate and its key are read again from files, but not from a pipe", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const inFolder = (name: string) => join(folder, name);
+    const [TLS_CERT_FILE, TLS_KEY_FILE, pipe] = [inFolder("cert"), inFolder("key"), inFolder("pipe")];
+    writeFileSync(TLS_CERT_FILE, pair.cert);
+    writeFileSync(TLS_KEY_FILE, pair.key);
+    expect(read({ TLS_CERT_FILE, TLS_KEY_FILE }).rereadTls?.()).toEqual({ value: pair });
+    expect(await lines({ TLS_CERT_FILE, TLS_KEY_FILE: "a".repeat(5_000) })).toEqual([
+      expect.stringMatching(/^TLS_KEY_FILE names .* cannot be read as text \(ENAMETOOLONG\)$/),
+    ]);
+    execFileSync("mkfifo", [pipe]);
+    spawn("sh", ["-c", 'printf %s "$1" > "$0"', pipe, pair.key]);
+    expect(read({ TLS_CERT_FILE, TLS_KEY_FILE: pipe })).toMatchObject({ tls: pair, rereadTls: undefined });
   });
 
   test("an encrypted key", async () => {
