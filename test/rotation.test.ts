@@ -3,7 +3,7 @@
  * page has. While a process is replaced its successor serves beside it, so both have to get along.
  */
 import { createPublicKey, generateKeyPairSync, randomUUID } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -21,6 +21,7 @@ import { basic, newPhone } from "./support/auth-api.ts";
 import { type Front, openFront } from "./support/front.ts";
 import { createMigratedDatabase } from "./support/migrated-database.ts";
 import { findNats, startNats } from "./support/nats.ts";
+import { root } from "./support/program.ts";
 import { findRedis, type Redis, startRedis } from "./support/redis.ts";
 import { scrape, valuesOf } from "./support/scrape.ts";
 import {
@@ -222,13 +223,13 @@ describe.runIf(isPossible)("under load", () => {
     }
   }
 
-  /** What is asked all the time, by the secret that it takes. */
+  /** What is asked all the time, by the rows of the page whose secrets it takes. */
   const load: Readonly<Record<string, () => Promise<unknown>>> = {
-    "internal client": () => call(auth, "GET", `v1/identities/${id}`, asInternal()),
-    "client's secret, RSA key": async () => {
+    INTERNAL_CLIENT_SECRET: () => call(auth, "GET", `v1/identities/${id}`, asInternal()),
+    "clientSecret, RSA_PRIVATE_KEY": async () => {
       token = await grant(asApp(), { grant_type: "auth", auth_id: id });
     },
-    "OTP verifier's key": async () => {
+    OTP_VERIFICATION_TOKEN_PUBLIC_KEY: async () => {
       const now = Math.floor(Date.now() / 1000);
       const claims = { iss: "otp-verifier", phone_number: phone, jti: randomUUID(), iat: now, exp: now + 60 };
       const key = otpKeys[held.otp]?.privateKey;
@@ -236,21 +237,28 @@ describe.runIf(isPossible)("under load", () => {
       const otp_verification_token = await new SignJWT(claims).setProtectedHeader({ alg: "ES256" }).sign(key);
       await grant(asApp(), { grant_type: "phone_otp_token", phone, otp_verification_token });
     },
-    "platform key": () => introspect({ "x-api-key": held.platform }),
-    "push: platform key, RSA key": () =>
+    PLATFORM_SECURITY_API_KEY: () => introspect({ "x-api-key": held.platform }),
+    "PLATFORM_SECURITY_API_KEY, RSA_PRIVATE_KEY at push": () =>
       call(push, "GET", "v1/pushprovider/notifications-history", bearer(token)),
-    "cache: a password is judged": async () => {
+    CACHE_PASSWORD: async () => {
       const form = { grant_type: "password", username: operator, password };
       operatorToken = await grant({ authorization: basic("backoffice", "backoffice-dev-secret") }, form);
     },
-    "push: FCM, APNs, VAPID": send,
+    "FCM_CREDENTIALS, APNS_KEY, WEBPUSH_VAPID_PRIVATE_KEY, BROKER_CREDENTIALS": send,
   };
   const requests = new Map(Object.keys(load).map((kind) => [kind, 0]));
   const failures: string[] = [];
 
+  test("are the rows of the page, but for the first two and the last four", () => {
+    const page = readFileSync(join(root, "docs/operate/rotation.md"), "utf8");
+    const rows = [...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name).slice(2, -4);
+    const drilled = Object.keys(load).flatMap((kind) => kind.match(/\b[A-Z_]{4,}\b|clientSecret/g) ?? []);
+    expect([...new Set(drilled)].sort()).toEqual(rows.sort());
+  });
+
   test("each secret is replaced, and no request fails", async () => {
-    await load["client's secret, RSA key"]?.();
-    await load["cache: a password is judged"]?.();
+    await load["clientSecret, RSA_PRIVATE_KEY"]?.();
+    await load["CACHE_PASSWORD"]?.();
     await save("fcm", "device-1");
     await save("apns", "a".repeat(64));
     const oldSubscription = JSON.stringify(fakes.webpush.subscribe("old", oldVapid.publicKey));
