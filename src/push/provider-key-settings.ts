@@ -84,25 +84,33 @@ export const apnsKey = v.pipe(
   v.transform(({ pem }) => pem),
 );
 
-const vapidPrivateKey = checked(
-  "a P-256 private key: 32 bytes in base64url",
-  (key) => vapidPublicOf(key) !== undefined,
-);
+/** A private VAPID key (RFC 8292), and its public half as it is sent. */
+export type VapidKey = ReturnType<typeof vapidKeyOf>;
 
-/** The private VAPID key (RFC 8292), encoded as tools print it, or two. */
-export const vapidPrivateKeys = overlapping(() => vapidPrivateKey);
-
-/** The public key of a private VAPID key; undefined if the text is not such a key. */
-export function vapidPublicOf(key: string): string | undefined {
-  if (!/^[\w-]{43}$/.test(key)) return undefined;
-  try {
-    const ecdh = createECDH("prime256v1");
-    ecdh.setPrivateKey(key, "base64url");
-    return ecdh.getPublicKey("base64url");
-  } catch {
-    return undefined;
-  }
+/** @throws for what is no private key of P-256 */
+export function vapidKeyOf(d: string) {
+  const ecdh = createECDH("prime256v1");
+  ecdh.setPrivateKey(d, "base64url");
+  const point = ecdh.getPublicKey();
+  const [x, y] = [point.toString("base64url", 1, 33), point.toString("base64url", 33)];
+  const key = { kty: "EC", crv: "P-256", x, y, d };
+  return { privateKey: createPrivateKey({ key, format: "jwk" }), publicKey: point.toString("base64url") };
 }
+
+const vapidPrivateKey = checked("a P-256 private key: 32 bytes in base64url", (key) => {
+  try {
+    return /^[\w-]{43}$/.test(key) && vapidKeyOf(key) !== undefined;
+  } catch {
+    return false;
+  }
+});
+
+/** The private VAPID key, encoded as tools print it, or two. */
+export const vapidKeys = (environment: Environment) =>
+  v.pipe(
+    overlapping(() => vapidPrivateKey)(environment),
+    v.transform((keys) => keys.map(vapidKeyOf)),
+  );
 
 /** The public VAPID key, encoded as browsers take it. */
 export const vapidPublicKey = checked(

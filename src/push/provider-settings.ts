@@ -26,9 +26,8 @@ import {
   projectId,
   type ServiceAccount,
   serviceAccount,
-  vapidPrivateKeys,
+  vapidKeys,
   vapidPublicKey,
-  vapidPublicOf,
 } from "./provider-key-settings.ts";
 
 export type { ServiceAccount } from "./provider-key-settings.ts";
@@ -144,7 +143,7 @@ export const providerTable = {
   WEBPUSH_VAPID_PRIVATE_KEY: {
     description:
       "The key that identifies this server to Web Push services; what a service refuses with the first of two is sent with the second.",
-    kind: vapidPrivateKeys,
+    kind: vapidKeys,
     secret: true,
     exampleFile: "vapid-private-key",
   },
@@ -235,7 +234,7 @@ function crossChecks({
     );
   }
   const { WEBPUSH_VAPID_PRIVATE_KEY: [key] = [], WEBPUSH_VAPID_PUBLIC_KEY: point } = valid;
-  if (key === undefined || point === undefined || vapidPublicOf(key) === point) return missing;
+  if (key === undefined || point === undefined || key.publicKey === point) return missing;
   return [...missing, problem("WEBPUSH_VAPID_PUBLIC_KEY", "does not belong to WEBPUSH_VAPID_PRIVATE_KEY")];
 }
 
@@ -265,8 +264,8 @@ function apnsOf(settings: Values) {
 export type WebPushSettings = Exclude<ReturnType<typeof webPushOf>, undefined>;
 
 function webPushOf(settings: Values) {
-  const { WEBPUSH_VAPID_PRIVATE_KEY: vapidPrivateKeys, WEBPUSH_VAPID_PUBLIC_KEY: point } = settings;
+  const { WEBPUSH_VAPID_PRIVATE_KEY: keys, WEBPUSH_VAPID_PUBLIC_KEY: point } = settings;
   const { WEBPUSH_SUBJECT: subject, WEBPUSH_ALLOWED_HOSTS: allowedHosts } = settings;
-  if (!vapidPrivateKeys || !point || !subject) return undefined;
-  return { vapidPrivateKeys, subject, allowedHosts };
+  if (!keys || !point || !subject) return undefined;
+  return { vapidKeys: keys, subject, allowedHosts };
 }

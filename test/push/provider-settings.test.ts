@@ -1,4 +1,4 @@
-import { createECDH, generateKeyPairSync, type KeyObject } from "node:crypto";
+import { createECDH, generateKeyPairSync, KeyObject } from "node:crypto";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -82,7 +82,7 @@ describe("settings that are right", () => {
         topic: "com.example.app",
       },
       webpush: {
-        vapidPrivateKeys: [vapidPrivate],
+        vapidKeys: [{ privateKey: expect.any(KeyObject), publicKey: vapidPublic }],
         subject: "mailto:push@shop.example.io",
         allowedHosts: [
           "fcm.googleapis.com",

@@ -5,6 +5,7 @@ import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { newVapidCredentials } from "../../../src/development/provider-fakes/credentials.ts";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { createDevices, type Devices } from "../../../src/push/devices/devices.ts";
+import { vapidKeyOf } from "../../../src/push/provider-key-settings.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
@@ -17,7 +18,7 @@ import { createDeviceStore, type DeviceStore, maxPerUser } from "./device-store.
 
 const webPush = new WebPushProvider(
   {
-    vapidPrivateKeys: [newVapidCredentials().privateKey],
+    vapidKeys: [vapidKeyOf(newVapidCredentials().privateKey)],
     subject: "mailto:push@example.com",
     allowedHosts: ["fcm.googleapis.com"],
   },

@@ -5,6 +5,7 @@ import type { FcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts
 import type { WebPushFake } from "../../../src/development/provider-fakes/webpush/webpush.ts";
 import type { Clock } from "../../../src/platform/base/clock.ts";
 import { systemClock } from "../../../src/platform/base/clock.ts";
+import { vapidKeyOf } from "../../../src/push/provider-key-settings.ts";
 import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import type {
@@ -67,6 +68,6 @@ export function webPushOf(
   allowedHosts: readonly string[] = [origin],
 ): WebPushProvider {
   const { privateKey, subject } = credentials;
-  const settings = { vapidPrivateKeys: [privateKey], subject, allowedHosts };
+  const settings = { vapidKeys: [vapidKeyOf(privateKey)], subject, allowedHosts };
   return new WebPushProvider(settings, clock, connect);
 }

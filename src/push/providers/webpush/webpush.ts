@@ -23,7 +23,7 @@ import {
 } from "../outcomes.ts";
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import { Http1Pool } from "./http1-pool.ts";
-import { Vapid, vapidKeys } from "./vapid.ts";
+import { Vapid } from "./vapid.ts";
 import { canonicalText, parseSubscription, type Subscription } from "./webpush-subscription.ts";
 
 const connections = { maxSessions: 2, maxStreams: 100, idleMs: 60_000 };
@@ -65,7 +65,6 @@ export class WebPushProvider implements PushProvider {
   readonly #settings: WebPushSettings;
   readonly #clock: Clock;
   readonly #connect: Connect;
-  readonly #keys: ReturnType<typeof vapidKeys>;
   readonly #services = new LRUCache<string, Service>({
     max: maxServices,
     dispose: ({ pool }) => this.#close(pool),
@@ -77,7 +76,6 @@ export class WebPushProvider implements PushProvider {
     this.#settings = settings;
     this.#clock = clock;
     this.#connect = connect;
-    this.#keys = vapidKeys(settings);
   }
 
   tokenProblem(token: string): string | undefined {
@@ -151,8 +149,8 @@ export class WebPushProvider implements PushProvider {
   #serviceAt(origin: string): Service {
     let service = this.#services.get(origin);
     if (service === undefined) {
-      const { subject } = this.#settings;
-      const senders = this.#keys.map((key) => new Vapid(subject, key, origin, this.#clock));
+      const { subject, vapidKeys } = this.#settings;
+      const senders = vapidKeys.map((key) => new Vapid(subject, key, origin, this.#clock));
       const lookup = this.#lookupOf(origin);
       const pool = new Http2Pool({ connect: this.#connect, origin, lookup, ...connections });
       service = { pool, senders };
