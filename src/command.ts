@@ -10,6 +10,9 @@ interface Command<Options> {
   readonly operands?: readonly [fewest: number, most: number];
 }
 
+/** How the running command is called. */
+let command = "";
+
 /** The exit code of a command that got arguments which it does not take: it has done nothing. */
 const exitBadArguments = 2;
 
@@ -22,6 +25,7 @@ export function readArguments<const Options extends ParseArgsOptionsConfig>({
   options,
   operands: [fewest, most] = [0, 0],
 }: Command<Options>) {
+  [command = ""] = /^npm (run )?[\w:-]*\w/.exec(usage) ?? [];
   const args = process.argv.slice(2);
   if (args.includes("--help") || args.includes("-h")) {
     process.stdout.write(`Usage: ${usage}\n`);
@@ -46,18 +50,20 @@ function parsed<const Options extends ParseArgsOptionsConfig>(args: string[], op
   }
 }
 
-/** An option that npm has not passed on, as in `npm run migrate --status`, and that would change what is done. */
+/**
+ * An option that npm has not passed on, as in `npm run migrate --status`, and that would change what is done. Npm sets the
+ * settings of its own that are off to "" or "false".
+ */
 function keptByNpm(options: ParseArgsOptionsConfig): string | undefined {
-  const switches = Object.keys(options).filter((name) => options[name]?.type === "boolean");
-  const kept = [...switches, "dry-run"].find(
-    (name) => process.env[`npm_config_${name.replaceAll("-", "_")}`] === "true",
+  const kept = [...Object.keys(options), "dry-run"].find(
+    (name) => !["", "false"].includes(process.env[`npm_config_${name.replaceAll("-", "_")}`] ?? ""),
   );
   return kept && `--${kept}`;
 }
 
 /** Ends a command that cannot do anything with its arguments. @param reason a sentence that names what is wrong */
 export function refuseArguments(reason: string): never {
-  process.stderr.write(`${reason} Nothing was done. The command with -- --help says what it takes.\n`);
+  process.stderr.write(`${reason} Nothing was done. What it takes: ${command} -- --help\n`);
   process.exit(exitBadArguments);
 }
 
