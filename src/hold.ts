@@ -1,5 +1,5 @@
-/** Holds what is unfinished in a database that was restored from a back-up, until an operator decides: `npm run hold`. */
-import { readArguments, runCommand } from "./command.ts";
+/** Holds what is unfinished in a database that was restored from a back-up, until an operator decides: `npm run hold -- --yes`. */
+import { readArguments, refuseArguments, runCommand } from "./command.ts";
 import { systemClock } from "./platform/base/clock.ts";
 import { ServiceError } from "./platform/base/errors.ts";
 import { WakeUps } from "./platform/base/loop.ts";
@@ -10,23 +10,26 @@ import { resolveCommandSettings } from "./platform/settings/server.ts";
 import { valueOrThrow } from "./platform/settings/settings.ts";
 import { pushMigrations } from "./push/database.ts";
 import { createControl } from "./push/notifications/control-notification.ts";
-import { holdUnfinished, listHeld } from "./push/notifications/hold.ts";
+import { countUnheld, holdUnfinished, listHeld } from "./push/notifications/hold.ts";
 
-const usage = `npm run hold                     Holds every notification that is not finished, and lists what is held.
-                                 Run it on a restored database before the first process of push starts.
-npm run hold -- --list           Only lists what is held.
-npm run hold -- --resume <id>    Sends the rest of it. More than one: --resume <id> --resume <id>
-npm run hold -- --cancel <id>    Drops the rest of it.
-npm run hold -- --resume all     Sends the rest of all that is held; --cancel all drops it.
+const usage = `npm run hold [-- --yes | --resume <id> | --cancel <id>]
 
-It has the settings of a process of push. What was paused before the back-up stays paused, and is not held. Exit codes:
-0 done, 1 something could not be done, 2 wrong arguments, 78 wrong settings.`;
+After a back-up was restored (docs/operate/backup.md): lists the notifications that are held, and says how many more
+are not finished. One of these changes them first, with the settings of a process of push:
+
+  --yes            holds every notification that is not finished; before the first server starts on the database
+  --resume <id>    sends the rest of one that is held; all: of all that are; can be repeated
+  --cancel <id>    drops the rest of one that is held; all: of all that are; can be repeated
+
+What was paused before the back-up stays paused, and is not held.
+Exit codes: 0 done; 1 something could not be done; 2 wrong arguments; 78 wrong settings.`;
 
 const several = { type: "string", multiple: true } as const;
 const { values: wish } = readArguments({
   usage,
-  options: { list: { type: "boolean" }, resume: several, cancel: several },
+  options: { yes: { type: "boolean" }, resume: several, cancel: several },
 });
+if (Object.keys(wish).length > 1) refuseArguments("--yes, --resume and --cancel exclude each other.");
 
 function fail(reason: string): void {
   process.stderr.write(reason);
@@ -35,13 +38,20 @@ function fail(reason: string): void {
 
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
-/** Does it to each of the notifications, and goes on after one to which it cannot be done. */
+/** Does it to each of the notifications that is held, and goes on after one to which it cannot be done. */
 async function decide(
-  ids: readonly string[],
+  db: Database,
+  wanted: readonly string[] | undefined,
   act: (id: string) => Promise<void>,
   done: string,
 ): Promise<void> {
-  for (const id of ids) {
+  if (!wanted) return;
+  const held = new Set((await listHeld(db)).map(({ id }) => id));
+  for (const id of wanted.includes("all") ? [...held] : wanted) {
+    if (!held.delete(id)) {
+      fail(`${id} is not held. Nothing of it was changed.\n`);
+      continue;
+    }
     try {
       await act(id);
       say(`${done}: ${id}`);
@@ -65,6 +75,9 @@ async function list(db: Database, description: string): Promise<void> {
     say(
       `Held in ${description}: ${held.length}. They wait for npm run hold -- --resume <id>, or --cancel <id>.`,
     );
+  say(
+    `Not finished, and neither held nor paused: ${await countUnheld(db)}. npm run hold -- --yes holds them.`,
+  );
 }
 
 await runCommand(async () => {
@@ -79,8 +92,6 @@ await runCommand(async () => {
     follow: () => undefined,
     clock: systemClock,
   });
-  const named = async (ids: readonly string[] = []) =>
-    ids.includes("all") ? (await listHeld(db)).map(({ id }) => id) : ids;
   try {
     if (!(await database.isMigrated())) {
       fail(
@@ -88,12 +99,12 @@ await runCommand(async () => {
       );
       return;
     }
-    if (Object.keys(wish).length === 0) {
+    if (wish.yes) {
       const forgotten = await holdUnfinished(db);
       if (forgotten > 0) say(`Replays of dead letters that were under way are forgotten: ${forgotten}.`);
     }
-    await decide(await named(wish.cancel), control.cancel, "Cancelled");
-    await decide(await named(wish.resume), control.resume, "Resumed");
+    await decide(db, wish.cancel, control.cancel, "Cancelled");
+    await decide(db, wish.resume, control.resume, "Resumed");
     await list(db, description);
   } finally {
     await database.close();

@@ -59,10 +59,15 @@ describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a back-up of the m
     world.fcm.ledger.clear();
   });
 
-  async function hold(...args: string[]): Promise<string> {
+  async function run(...args: string[]) {
     const program = startProgram([process.execPath, "src/hold.ts", ...args], databaseEnvironment(restored));
-    expect(await program.ended(), program.output()).toBe(0);
-    return program.stdout();
+    return { code: await program.ended(), stdout: program.stdout(), stderr: program.stderr() };
+  }
+
+  async function hold(...args: string[]): Promise<string> {
+    const { code, stdout, stderr } = await run(...args);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    return stdout;
   }
 
   /** Waits until the processes have met all that is left of what was unfinished, and what a dead one had taken. */
@@ -81,11 +86,30 @@ describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a back-up of the m
     }
   }
 
+  test("is held only by --yes, and by nothing that contradicts itself", async () => {
+    for (const args of [
+      ["--yes", "--resume", "all"],
+      ["--resume", recalled, "--cancel", recalled],
+    ])
+      expect(await run(...args)).toEqual({
+        code: 2,
+        stdout: "",
+        stderr: expect.stringMatching(
+          /^--yes, --resume and --cancel exclude each other\. Nothing was done\./,
+        ),
+      });
+    for (const listed of [await hold(), await hold()]) {
+      expect(listed).toContain("Nothing is held in ");
+      expect(listed).toContain("Not finished, and neither held nor paused: 2.");
+    }
+  });
+
   test("is held by one command, listed, and resumed or cancelled; the figures are those of what was sent", async () => {
-    const listed = await hold();
-    for (const text of [recalled, other, '"Sael"', '"Sale"', "Held in ", ": 2. "])
+    const listed = await hold("--yes");
+    for (const text of [recalled, other, '"Sael"', '"Sale"', "Held in ", ": 2. ", "paused: 0."])
       expect(listed).toContain(text);
     expect(listed).not.toContain(paused);
+    expect(await hold()).toBe(listed);
 
     await world.start({ ...databaseEnvironment(restored), PUSH_MAX_PER_SECOND: "5000" });
     const operator = await operatorOf(world.address);
@@ -99,7 +123,8 @@ describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a back-up of the m
     });
     const { remaining } = await operator.progress(other);
 
-    expect(await hold("--cancel", recalled, "--resume", "all")).toContain("Nothing is held in ");
+    expect(await hold("--cancel", recalled)).toContain(": 1. ");
+    expect(await hold("--resume", "all")).toContain("Nothing is held in ");
     expect(await operator.ended(other)).toMatchObject({
       ...{ state: "COMPLETED", planned: devices, sent: devices, remaining: 0, dropped: 0 },
     });
@@ -117,13 +142,15 @@ describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a back-up of the m
     expect(await again(keys.since)).not.toBe(sentWith["since"]);
   });
 
-  test("an id that it does not know changes nothing and is said", async () => {
+  test("what is not held is changed by nothing, and said", async () => {
     const unknown = "019a9f00-0000-7000-8000-000000000000";
-    const program = startProgram(
-      [process.execPath, "src/hold.ts", "--resume", unknown],
-      databaseEnvironment(restored),
-    );
-    expect(await program.ended()).toBe(1);
-    expect(program.stderr()).toBe(`${unknown}: There is no notification with this id.\n`);
+    for (const args of [
+      ["--resume", unknown],
+      ["--resume", paused],
+      ["--cancel", paused],
+    ]) {
+      const stderr = `${args[1]} is not held. Nothing of it was changed.\n`;
+      expect(await run(...args)).toMatchObject({ code: 1, stderr });
+    }
   });
 });

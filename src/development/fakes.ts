@@ -19,7 +19,9 @@ Starts fakes of FCM, APNs and Web Push: docs/push/provider-fakes.md.
   --public-host <name>    what clients call that host, where it differs
   --cert <file>           TLS certificate (PEM) of the three, with --key; cleartext without
   --key <file>
-  --data <directory>      where the credentials are kept (.data/fakes)`;
+  --data <directory>      where the credentials are kept (.data/fakes)
+
+Exit codes: 0 stopped; 1 they cannot start; 2 wrong arguments.`;
 
 interface Options {
   readonly ports: { control: number; fcm: number; apns: number; webpush: number };

@@ -23,6 +23,8 @@ const n = names(notifications, "n");
 /** The most notifications that one statement pauses. */
 const stepSize = 1_000;
 
+const isUnheld = sql`${notification.completedAt} is null and ${notification.state} in ('PLANNING', 'SENDING')`;
+
 /**
  * Pauses all unfinished notifications, and forgets the replays of dead letters that are under way. Can be repeated, and
  * be run beside processes: within a second they begin no further message.
@@ -32,14 +34,16 @@ export async function holdUnfinished(db: Database): Promise<number> {
   const forgotten = await db.delete(replays).returning({ id: replays.id });
   const some = sql`
     select ${notification.id} from ${notifications}
-    where ${notification.completedAt} is null and ${notification.state} in ('PLANNING', 'SENDING')
-    order by ${notification.id} limit ${stepSize}::int for update`;
+    where ${isUnheld} order by ${notification.id} limit ${stepSize}::int for update`;
   const hold = sql`
     update ${notifications} set ${notification.state} = 'PAUSED', ${notification.heldAt} = now()
     where ${isAmong(notification.id, some)} returning 1 as one`;
   while ((await rowCount(db, hold)) > 0);
   return forgotten.length;
 }
+
+/** How many notifications `holdUnfinished` would pause. */
+export const countUnheld = (db: Database): Promise<number> => db.$count(notifications, isUnheld);
 
 const heldFields = {
   id: n.id,

@@ -169,7 +169,7 @@ export function createProgress(db: Database) {
 
 const nobodyNotice = "It has reached nobody: no live device was found for it.";
 const heldNotice =
-  "It is held, as it was unfinished in a restored back-up. Resume it, or cancel it; recall it if it had been recalled.";
+  "It is held by npm run hold, as it was unfinished in a restored back-up. Resume it, or cancel it; recall it if it had been recalled.";
 
 function withSums({ breakdown, isHeld, ...rest }: RowOf<typeof describedFields>): NotificationProgress {
   const sum = (count: keyof Counts) => breakdown.reduce((all, one) => all + one[count], 0);
