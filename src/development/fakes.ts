@@ -106,6 +106,8 @@ export WEBPUSH_VAPID_PRIVATE_KEY=${webpush.credentials.privateKey}
 export WEBPUSH_SUBJECT=${webpush.credentials.subject}
 export WEBPUSH_ALLOWED_HOSTS=${webpush.origin}
 
+  With NODE_ENV=production: --cert, --key, NODE_EXTRA_CA_CERTS, and others for WEBPUSH_ (docs/push/provider-fakes.md).
+
   Devices to register
     FCM              any token, such as device-1; unregistered-1 gets 404 UNREGISTERED
     APNs             64 hexadecimal digits; those that begin with dead0410 get 410 Unregistered

@@ -54,6 +54,7 @@ it("says where the fakes are, gives a sender what it needs, and ends by SIGTERM"
     "WEBPUSH_SUBJECT",
     "WEBPUSH_ALLOWED_HOSTS",
   ]);
+  expect(program.stdout()).toContain("With NODE_ENV=production: --cert, --key, NODE_EXTRA_CA_CERTS");
   const account = JSON.parse(readFileSync(settings["FCM_CREDENTIALS_FILE"] ?? "", "utf8"));
   expect(await accessToken(account)).toMatch(/^ya29\./);
   expect(readFileSync(settings["APNS_KEY_FILE"] ?? "", "utf8")).toContain("BEGIN PRIVATE KEY");
