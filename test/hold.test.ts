@@ -55,7 +55,7 @@ describe.runIf(backends.includes("PostgreSQL") && canBackUp)("a back-up of the m
     await until("its end is in the log", () => ended.test(server.logs()));
     sentWith["since"] = await sendWith(keys.since);
     await server.kill();
-    restore(restored.name, file);
+    expect(restore(restored, file)).toMatch(/until[^a-z]*\d{4}-\d\d-\d\d /);
     world.fcm.ledger.clear();
   });
 
