@@ -4,6 +4,7 @@ import { arrayLiteral, type Executor, plannedEachTime } from "../platform/databa
 import { boolean, integer, names, number, text } from "../platform/database/sql/readers.ts";
 import { computed, prepared, type RowOf, rows, selection } from "../platform/database/sql/statements.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
+import { isHeld } from "./notifications/progress.ts";
 import type { ProviderName } from "./provider-settings.ts";
 import { isWholeProvider } from "./queue/provider-rows.ts";
 import { deliveryChunks, notifications, providerStates } from "./schema.ts";
@@ -20,8 +21,9 @@ const p = names(providerStates, "p");
 const stateFields = {
   provider: computed(text, sql`used_provider`),
   deadLetters: computed(integer, sql`coalesce(letters, 0)::int`),
-  isHeld: computed(boolean, sql`${p.removalsHeldAt} is not null`),
+  areRemovalsHeld: computed(boolean, sql`${p.removalsHeldAt} is not null`),
   unfinished: computed(integer, sql`sends::int`),
+  held: computed(integer, sql`held_sends::int`),
   oldestSeconds: computed(
     number,
     sql`greatest(coalesce(extract(epoch from clock_timestamp() - oldest_at), 0), 0)::float8`,
@@ -52,10 +54,14 @@ const selectStates = prepared(
       cross join (
         select count(*) as sends, min(${n.acceptedAt}) as oldest_at
         from (
-          select ${notification.state}, ${notification.acceptedAt} from ${notifications}
-          where ${notification.completedAt} is null order by ${notification.id} limit ${looked}
-        ) as n where ${n.state} <> 'PAUSED'
+          select ${notification.acceptedAt} from ${notifications}
+          where ${notification.completedAt} is null and ${notification.state} <> 'PAUSED'
+          order by ${notification.id} limit ${looked}
+        ) as n
       ) as unfinished
+      cross join (
+        select count(*) as held_sends from (select from ${notifications} n where ${isHeld} limit ${looked}) as held
+      ) as held
       cross join (
         select sum(size) as messages
         from (
@@ -86,7 +92,7 @@ export function observeStates(
       {
         name: "gatepost_push_removals_held",
         help: "1 while no dead token of the provider is removed, until an operator decides.",
-        ...ofProvider(({ isHeld }) => (isHeld ? 1 : 0)),
+        ...ofProvider(({ areRemovalsHeld }) => (areRemovalsHeld ? 1 : 0)),
       },
       {
         name: "gatepost_push_dead_letters",
@@ -95,17 +101,22 @@ export function observeStates(
       },
       {
         name: "gatepost_push_notifications_unfinished",
-        help: "Notifications that are neither finished nor paused by an operator; of the oldest 10,000 unfinished ones.",
+        help: "Notifications that are neither finished nor paused by an operator; of the oldest 10,000.",
         ...ofAll(({ unfinished }) => unfinished),
       },
       {
+        name: "gatepost_push_notifications_held",
+        help: "Notifications that npm run hold holds, until an operator decides; of 10,000.",
+        ...ofAll(({ held }) => held),
+      },
+      {
         name: "gatepost_push_oldest_unfinished_age_seconds",
-        help: "Time since the oldest of them was accepted; 0 if there is none.",
+        help: "Time since the oldest unfinished one was accepted that is not paused; 0 if there is none.",
         ...ofAll(({ oldestSeconds }) => oldestSeconds),
       },
       {
         name: "gatepost_push_messages_remaining",
-        help: "Messages that are planned and still to be sent, without those that a pause has set aside; of 10,000 chunks.",
+        help: "Messages that are planned and still to be sent, without those that a pause has set aside; of 30,000 chunks at most.",
         ...ofAll(({ remaining }) => remaining),
       },
     ],

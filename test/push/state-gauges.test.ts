@@ -1,5 +1,5 @@
 /** The gauges of what waits: each follows its state in the database, at each worker of a real process. */
-import { eq } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
@@ -13,7 +13,13 @@ import { backends, databaseEnvironment, spawnServer } from "../support/servers.t
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
-const names = ["removals_held", "dead_letters", "notifications_unfinished", "messages_remaining"];
+const names = [
+  "removals_held",
+  "dead_letters",
+  "notifications_unfinished",
+  "notifications_held",
+  "messages_remaining",
+];
 const age = "gatepost_push_oldest_unfinished_age_seconds";
 
 describe.runIf(backends.includes("PostgreSQL"))("the gauges of what waits", () => {
@@ -52,10 +58,10 @@ describe.runIf(backends.includes("PostgreSQL"))("the gauges of what waits", () =
         }),
       );
 
-    await show([0, 0, 0, 0], 0);
+    await show([0, 0, 0, 0, 0], 0);
     const state = { nextAt: new Date(), share: 1, failures: 0, removalsHeldAt: new Date() };
     await db.insert(providerStates).values({ provider: "outbox", ...state });
-    await show([1, 0, 0, 0], 0);
+    await show([1, 0, 0, 0, 0], 0);
 
     // Nobody takes chunks of a provider that is not in use.
     const acceptedAt = Date.now() - 3_600_000;
@@ -69,19 +75,28 @@ describe.runIf(backends.includes("PostgreSQL"))("the gauges of what waits", () =
         .where(eq(notifications.id, id));
     await expiresIn(3_600_000);
     await db.update(deliveryChunks).set({ provider: "outbox" }).where(eq(deliveryChunks.state, "DEAD"));
-    await show([1, 1, 1, 2], 36);
+    await show([1, 1, 1, 0, 2], 36);
 
     const thaw = gate.freeze();
     await waitFor(async () => expect(await shown()).toMatchObject({ gauges: names.map(() => []), age: [] }));
     thaw();
-    await show([1, 1, 1, 2], 36);
+    await show([1, 1, 1, 0, 2], 36);
 
-    await db.update(notifications).set({ state: "PAUSED" });
-    await show([1, 1, 0, 2], 0);
+    await db.update(notifications).set({ state: "PAUSED", heldAt: new Date() });
+    await show([1, 1, 0, 1, 2], 0);
+    await db.update(notifications).set({ heldAt: null });
+    await show([1, 1, 0, 0, 2], 0);
     await db.update(deliveryChunks).set({ state: "PARKED" }).where(eq(deliveryChunks.state, "READY"));
     await db.update(providerStates).set({ removalsHeldAt: null });
-    await show([0, 1, 0, 0], 0);
+    await show([0, 1, 0, 0, 0], 0);
     await expiresIn(-1_000);
-    await show([0, 0, 0, 0], 0);
+    await show([0, 0, 0, 0, 0], 0);
+
+    // More paused ones than are looked at do not hide one that is being sent.
+    await db.execute(sql`insert into ${notifications}
+      select (jsonb_populate_record(n, jsonb_build_object('id', lpad(i::text, 32, '0')))).*
+      from ${notifications} n, generate_series(1, 10000) as i`);
+    await db.update(notifications).set({ state: "SENDING" }).where(eq(notifications.id, id));
+    await show([0, 0, 1, 0, 0], 36);
   });
 });
