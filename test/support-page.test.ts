@@ -215,6 +215,10 @@ describe.runIf(postgresUrl())("with a server that has a bad day", () => {
     for (const said of [ids.authorization, "REVOCATION_REASON_CLIENT", "mobile-app"])
       expect(who).toContain(said);
     expect(who).toContain('"requestId":"the-request-of-the-revocation"');
+    // One whole event on each line, with one time.
+    for (const line of who.trimEnd().split("\n"))
+      expect(JSON.parse(line)).toMatchObject({ type: expect.any(String), time: expect.any(String) });
+    expect(who.match(/"time":/g)).toHaveLength(who.trimEnd().split("\n").length);
     const trace = { REQUEST_ID: "the-request-of-the-revocation" };
     expect(await commands("What happened to this request?", trace)).toContain(
       "auth.authorization.revoked.v1",
