@@ -51,8 +51,8 @@ function parsed<const Options extends ParseArgsOptionsConfig>(args: string[], op
 }
 
 /**
- * An option that npm has not passed on, as in `npm run migrate --status`, and that would change what is done. Npm sets the
- * settings of its own that are off to "" or "false".
+ * An option that npm has not passed on, as in `npm run migrate --status`, and that would change what is done. Settings of
+ * npm itself that are off are "" or "false".
  */
 function keptByNpm(options: ParseArgsOptionsConfig): string | undefined {
   const kept = [...Object.keys(options), "dry-run"].find(

@@ -1,4 +1,4 @@
-/** Holds what is unfinished in a database that was restored from a back-up, until an operator decides: `npm run hold -- --yes`. */
+/** Holds what is unfinished in a restored database until an operator decides, and lists it: `npm run hold`. */
 import { readArguments, refuseArguments, runCommand } from "./command.ts";
 import { systemClock } from "./platform/base/clock.ts";
 import { ServiceError } from "./platform/base/errors.ts";
@@ -48,13 +48,9 @@ async function decide(
   if (!wanted) return;
   const held = new Set((await listHeld(db)).map(({ id }) => id));
   for (const id of wanted.includes("all") ? [...held] : wanted) {
-    if (!held.delete(id)) {
-      fail(`${id} is not held. Nothing of it was changed.\n`);
-      continue;
-    }
     try {
-      await act(id);
-      say(`${done}: ${id}`);
+      if (held.delete(id)) await act(id).then(() => say(`${done}: ${id}`));
+      else fail(`${id} is not held. Nothing of it was changed.\n`);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       fail(`${id}: ${error.message}\n`);
