@@ -44,8 +44,13 @@ test("is used once it is a pair, and what cannot be used is said once, and ends 
     kept("TLS_KEY_FILE is none"),
     kept("TLS_KEY_FILE is none"),
   ]);
+  // Renewed for the same key, as many tools do.
+  const renewed = { ...second, cert: first.cert };
+  found = { value: renewed };
+  look();
+  expect(used).toEqual([second, renewed]);
   stop();
   found = { value: first };
   look();
-  expect(used).toEqual([second]);
+  expect(used).toEqual([second, renewed]);
 });

@@ -16,12 +16,20 @@ const documents = await Promise.all(
 const policy = corsPolicy([origin], [...documents.map(apiHeaders), rpcHeaders]);
 const { logger } = captureLog();
 let urls: readonly [http: string, rpc: string];
+/** The methods of the requests that came through to the HTTP APIs. */
+const served: string[] = [];
 const cleanup = suiteCleanup();
 beforeAll(async () => {
   const servers = await startRpcServers({ cors: policy });
   cleanup.defer(() => servers.close());
   const http = createHttpServer({ logger });
-  http.serve({ fetch: () => new Response("ok"), cors: policy });
+  http.serve({
+    fetch({ method }) {
+      served.push(method);
+      return new Response("ok");
+    },
+    cors: policy,
+  });
   cleanup.defer(() => http.close(0));
   const port = await http.listen("127.0.0.1", 0);
   const path = "/auth.v1.IntrospectionService/Introspect";
@@ -47,10 +55,13 @@ describe("the HTTP APIs and the RPC protocols", () => {
     }
   });
 
-  it("respond to a preflight with the caller's request id", async () => {
+  it("respond to a preflight at the door, with the caller's request id", async () => {
     const headers = { origin, "x-request-id": "mine" };
+    served.length = 0;
     const responses = await Promise.all(urls.map((url) => fetch(url, { method: "OPTIONS", headers })));
     expect(responses.map((response) => response.headers.get("x-request-id"))).toEqual(["mine", "mine"]);
+    await fetch(urls[0], { headers });
+    expect(served).toEqual(["GET"]);
   });
 
   it("agree on what a page may read", async () => {
