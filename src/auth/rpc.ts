@@ -42,6 +42,6 @@ export function authRpc({ authenticator, introspect }: Dependencies): RpcService
         };
       },
     },
-    "high",
+    { priority: "high" },
   );
 }

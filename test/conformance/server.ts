@@ -84,6 +84,9 @@ function handlerOf(registry: FileRegistry): RpcHandler {
     .filter(({ name }) => name !== "Unimplemented")
     .map((method) => ({
       kind: method.methodKind,
+      maxMessageBytes: undefined,
+      refusesUnknownMembers: false,
+      admits: undefined,
       descriptor: method,
       run: (request: Message, call: RpcCall) => unary(method, request, call),
     }));

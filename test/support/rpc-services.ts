@@ -18,7 +18,12 @@ import {
   type IntrospectResponseSchema,
 } from "../../gen/proto/auth/v1/introspection_pb.ts";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../../src/platform/base/errors.ts";
-import { implement, type RpcCall, type RpcService } from "../../src/platform/rpc/service.ts";
+import {
+  implement,
+  type RpcCall,
+  type RpcImplementation,
+  type RpcService,
+} from "../../src/platform/rpc/service.ts";
 
 const file = fileDesc(
   base64Encode(
@@ -119,7 +124,7 @@ export function testServices(): { services: RpcService[]; seen: Seen } {
     if (token === "slow") await delay(300);
     return { active: false };
   }
-  const counter = implement(CounterService, {
+  const counting: RpcImplementation<typeof CounterService> = {
     async *count({ value }, call) {
       try {
         for (let i = 1; i <= value; i++) {
@@ -136,7 +141,8 @@ export function testServices(): { services: RpcService[]; seen: Seen } {
     async describe({ value }, { context, metadata }) {
       return { value: value === "id" ? context.requestId : (metadata(value) ?? "absent") };
     },
-  });
+  };
+  const counter = implement(CounterService, counting, { maxMessageBytes: { describe: 131_072 } });
   return { services: [introspection, counter], seen };
 }
 

@@ -54,7 +54,7 @@ export async function startSheddableServers({
         return { active: true };
       },
     },
-    "high",
+    { priority: "high" },
   );
   const { app, routes: operations } = bindContract<SampleOperations, string>({
     service: "sample",

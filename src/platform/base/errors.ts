@@ -136,8 +136,12 @@ export class ServiceError extends Error {
 export const isOfKind = (error: unknown, kinds: readonly ErrorKind[]): boolean =>
   error instanceof ServiceError && kinds.includes(error.kind);
 
-/** An error for invalid input, with a pointer to each invalid place; `detail` names the first. */
-export function invalidInput(errors: readonly InputError[]): ServiceError {
+/** Invalid places that one response names, at most. */
+export const mostErrors = 20;
+
+/** An error for invalid input, with a pointer to each invalid place, up to {@link mostErrors}; `detail` names the first. */
+export function invalidInput(all: readonly InputError[]): ServiceError {
+  const errors = all.slice(0, mostErrors);
   const first = errors[0];
   const detail = first
     ? `The request is not valid: ${first.pointer} ${first.message}.`

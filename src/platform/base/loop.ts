@@ -1,5 +1,4 @@
 /** Work that is repeated in the background, one round at a time, and workers that can be woken when there is some. */
-import { setTimeout } from "node:timers/promises";
 import { untraced } from "./tracing.ts";
 
 /** @returns milliseconds to the next round */
@@ -11,8 +10,18 @@ export interface Loop {
 }
 
 /** Waits. Ends early, without an error, when the signal is aborted. Does not keep the process alive. */
-export async function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
-  await setTimeout(milliseconds, undefined, { ref: false, ...(signal && { signal }) }).catch(() => undefined);
+export function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted) return Promise.resolve();
+  // Without the timer of promises, which makes an error for each signal.
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, milliseconds).unref();
+    signal?.addEventListener("abort", end);
+  });
 }
 
 /** Runs rounds until the signal is aborted. Rejects with the error that a round throws. */

@@ -59,11 +59,13 @@ export function insertEvents<Message extends DescMessage>(
   writing: EventWriting<Message>,
 ): SQL {
   const { kind, subject, fields, at, from = sql`` } = writing;
-  const members = Object.entries<SQL>(fields).map(([name, value]) => sql`${name}::text, ${value}`);
+  // Names of a contract are texts of the statement, as they are the same in each event.
+  const members = Object.entries<SQL>(fields).map(([name, value]) => sql`${sql.raw(`'${name}'`)}, ${value}`);
   const event = names(outbox);
   const columns: SQL[] = [event.id, event.type, event.subject, event.data, event.occurredAt];
-  const data = sql`jsonb_build_object(${sql.join(members, sql`, `)})`;
-  const values = [sql`gen_random_uuid()`, sql`${kind.type}::text`, subject, data, at];
+  // In the JSON of Protobuf, a field that is not set is absent.
+  const data = sql`jsonb_strip_nulls(jsonb_build_object(${sql.join(members, sql`, `)}))`;
+  const values = [sql`gen_random_uuid()`, sql.raw(`'${kind.type}'`), subject, data, at];
   // A statement that is prepared for many requests is written outside of any span.
   const { traceparent, tracestate } = currentSpan()?.context ?? {};
   for (const [column, value] of [

@@ -25,10 +25,10 @@ import {
 } from "../door/responses.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
-import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
+import type { BodySecurityHandler, Call, Handlers, Rules, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./handlers.ts";
 import { hasUrlParameters, type ParameterValues, parameterReader } from "./parameters.ts";
-import { readBody, validate } from "./request-body.ts";
+import { readBody } from "./request-body.ts";
 import {
   acceptsJson,
   contractViolations,
@@ -37,6 +37,7 @@ import {
   responsesOf,
   type Success,
 } from "./response.ts";
+import { type BodyRules, validate } from "./validation.ts";
 
 export interface Binding<Operations, Caller> {
   readonly service: string;
@@ -45,6 +46,8 @@ export interface Binding<Operations, Caller> {
   readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
   /** The caller of an operation that lists no scheme (`{}`), by its body, before that is validated. */
   readonly bodySecurity?: BodySecurityHandler<Caller>;
+  /** Of operations whose bodies may violate more than their schemas: what the handler would refuse. */
+  readonly rules?: Rules<Operations>;
   readonly logger: Logger;
   readonly observer: HttpObserver;
   /** Check every response against the document; in tests and development. */
@@ -195,6 +198,7 @@ function bindOperation<O, Caller>(
   const checksAccept = returnsJson && operation.responses["406"] !== undefined;
   const names = jsonNames(operation);
   const readParameters = operation.parameters.length > 0 ? parameterReader(operation) : () => noParameters;
+  const rules = new Map<string, BodyRules>(Object.entries(binding.rules ?? {})).get(operation.id);
   let validators: readonly ValidateFunction[] | undefined;
 
   function refuseUnacceptable(header: HeaderReader): void {
@@ -230,7 +234,7 @@ function bindOperation<O, Caller>(
     }
     const values = requestBody === undefined ? parameters : { ...parameters, requestBody };
     validators ??= operation.requestValidators();
-    validate(validators, values);
+    validate(validators, values, rules);
     const { path, query } = parameters;
     // Without `await`, returning the promise costs two more turns of the microtask queue.
     return await withRequestTimeout(

@@ -59,6 +59,8 @@ export interface ContractOperation {
   /** Media types of the body, those of `x-also-accepts` last, without a schema; undefined if there is no body. */
   readonly bodyTypes: readonly string[] | undefined;
   readonly bodyRequired: boolean;
+  /** `x-body-limit` of the operation, in bytes: larger bodies are refused; 65,536 unless it is stated. */
+  readonly bodyLimit: number;
   readonly responses: Readonly<Record<string, ResponseObject>>;
   /** `x-error-format` of the operation; `problem` unless it is stated. */
   readonly errorFormat: ErrorFormat;
@@ -188,6 +190,7 @@ interface Dereferenced {
   readonly responses?: Readonly<Record<string, ResponseObject>>;
   readonly "x-error-format"?: string;
   readonly "x-priority"?: string;
+  readonly "x-body-limit"?: number;
 }
 
 /** @throws if the document states an unknown format */
@@ -235,6 +238,7 @@ function describeOperation(
     parameters,
     bodyTypes: requestBody && [...Object.keys(requestBody.content), ...(requestBody["x-also-accepts"] ?? [])],
     bodyRequired: requestBody?.required ?? false,
+    bodyLimit: dereferenced["x-body-limit"] ?? 65_536,
     responses,
     errorFormat: errorFormatOf(id, dereferenced),
     priority: priorityOf(id, dereferenced),

@@ -1,4 +1,5 @@
 /** What handlers get and give, by openapi-typescript's operations: what one does not declare does not compile. */
+import type { InputError } from "../base/errors.ts";
 import type { RequestContext } from "../base/request-context.ts";
 import type { NodeRequest } from "../door/responses.ts";
 
@@ -48,7 +49,8 @@ type ParametersOf<Op, In extends string> = Op extends { parameters: infer P }
     : Record<never, never>
   : Record<never, never>;
 
-type BodyOf<Op> = Op extends { requestBody: { content: infer C } }
+/** The body of an operation. */
+export type BodyOf<Op> = Op extends { requestBody: { content: infer C } }
   ? C[keyof C]
   : Op extends { requestBody?: { content: infer C } }
     ? C[keyof C] | undefined
@@ -112,3 +114,8 @@ export type SecurityHandler<Caller> = (
  * Checks credentials in a body, not validated yet; the call's caller is that by the headers. A ServiceError refuses.
  */
 export type BodySecurityHandler<Caller> = (body: unknown, call: Call<Caller>) => Caller | Promise<Caller>;
+
+/** What bodies violate beside their schemas, by operation. */
+export type Rules<Operations> = {
+  readonly [Id in keyof Operations]?: (body: BodyOf<Operations[Id]>) => readonly InputError[];
+};

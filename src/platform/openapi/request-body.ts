@@ -1,18 +1,13 @@
-/** Parses the body of a request, and validates its values. Invalid input is refused as a whole, with pointers. */
+/** Reads and parses the body of a request. */
 import { isUtf8 } from "node:buffer";
 import type { Readable } from "node:stream";
-import type { ErrorObject, ValidateFunction } from "ajv";
-import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../base/errors.ts";
+import { ErrorKinds, invalidInput, ServiceError } from "../base/errors.ts";
 import type { ContractOperation } from "./document.ts";
 import type { HeaderReader } from "./handlers.ts";
 import { jsonProblem } from "./json-problem.ts";
-import { escapePointer, hidesInvalidUtf8, type ParameterValues, textProblem } from "./parameters.ts";
+import { escapePointer, hidesInvalidUtf8, textProblem } from "./parameters.ts";
 
-/** Bodies over this many bytes are refused. */
-const maxBodyBytes = 65_536;
 const formType = "application/x-www-form-urlencoded";
-/** Invalid places that one response names, at most. */
-const maxErrors = 20;
 /** Parameters of a form, at most. Those that no operation knows are ignored, but each costs time. */
 const maxParameters = 100;
 
@@ -21,8 +16,8 @@ function textOf(bytes: Buffer): string {
   return bytes.toString("utf8");
 }
 
-function tooLarge(): ServiceError {
-  return new ServiceError(ErrorKinds.contentTooLarge, `The body is larger than ${maxBodyBytes} bytes.`);
+function tooLarge(limit: number): ServiceError {
+  return new ServiceError(ErrorKinds.contentTooLarge, `The body is larger than ${limit} bytes.`);
 }
 
 /** The body if it has arrived completely, as small ones have. Awaiting it would cost several times as much. */
@@ -36,7 +31,7 @@ function arrivedBytes(stream: Readable, declaredLength: string | undefined): Buf
 }
 
 /** Reads the body from Node's own stream. Rejects as soon as the body is too large, and if it ends early. */
-function readBytes(stream: Readable): Promise<Buffer> {
+function readBytes(stream: Readable, limit: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
@@ -44,8 +39,8 @@ function readBytes(stream: Readable): Promise<Buffer> {
     stream.on("data", (chunk: Buffer) => {
       size += chunk.length;
       // The rest of a body that is too large is discarded; its connection is closed after the response.
-      if (size <= maxBodyBytes) chunks.push(chunk);
-      else if (!isOver) endWith(tooLarge());
+      if (size <= limit) chunks.push(chunk);
+      else if (!isOver) endWith(tooLarge(limit));
     });
     stream.on("end", () => {
       if (isOver) return;
@@ -147,10 +142,11 @@ export async function readBody(
   refuseEncodings(contentType, header("content-encoding"));
   // Only reading shows whether there is a body: HTTP/2 need not declare it.
   const declaredLength = header("content-length");
-  if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
+  const { bodyLimit } = operation;
+  if (Number(declaredLength) > bodyLimit) throw tooLarge(bodyLimit);
   // Node delivers bytes that arrived with the headers once the request event's listeners have returned.
   await undefined;
-  const bytes = arrivedBytes(stream, declaredLength) ?? (await readBytes(stream));
+  const bytes = arrivedBytes(stream, declaredLength) ?? (await readBytes(stream, bodyLimit));
   return parseBody(bytes, mediaType, operation);
 }
 
@@ -192,52 +188,4 @@ function parseBody(
 function unsupportedMediaType(bodyTypes: readonly string[]): ServiceError {
   const detail = `The Content-Type must be one of: ${bodyTypes.join(", ")}.`;
   return new ServiceError(ErrorKinds.unsupportedMediaType, detail);
-}
-
-/** The values of a request, in the shape that openapi-backend's validators check and coerce. */
-interface RequestValues extends ParameterValues {
-  readonly requestBody?: unknown;
-}
-
-/** @throws ServiceError `invalid_request`, with a pointer to every invalid place */
-export function validate(validators: readonly ValidateFunction[], values: RequestValues): void {
-  let errors: InputError[] | undefined;
-  for (const validator of validators) {
-    if (validator(values)) continue;
-    errors ??= [];
-    for (const error of validator.errors ?? []) {
-      // Its schema, `then` or `else`, has reported what is wrong.
-      if (error.keyword !== "if") addError(errors, inputError(error));
-    }
-  }
-  if (errors) throw invalidInput(errors);
-}
-
-/** One wrong value is one error: keywords such as `anyOf` and `if` report it again, and say less. */
-function addError(errors: InputError[], error: InputError): void {
-  const isNew = errors.every(({ pointer }) => pointer !== error.pointer);
-  if (isNew && errors.length < maxErrors) errors.push(error);
-}
-
-function inputError({ instancePath, keyword, params, message = "is not valid" }: ErrorObject): InputError {
-  const pointer = instancePath.replace(/^\/requestBody/, "/body");
-  switch (keyword) {
-    case "required":
-      return { pointer: `${pointer}/${escapePointer(params["missingProperty"])}`, message: "is required" };
-    case "additionalProperties":
-      return {
-        pointer: `${pointer}/${escapePointer(params["additionalProperty"])}`,
-        message: "is not a member of this object",
-      };
-    case "minProperties":
-      return { pointer, message: `must have at least ${params["limit"]} member` };
-    case "not":
-      return { pointer, message: "must not be this value" };
-    case "const":
-      return { pointer, message: `must be ${JSON.stringify(params["allowedValue"])}` };
-    case "enum":
-      return { pointer, message: `must be one of ${JSON.stringify(params["allowedValues"])}` };
-    default:
-      return { pointer, message };
-  }
 }

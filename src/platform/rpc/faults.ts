@@ -32,9 +32,23 @@ export function faultOf(fault: Fault, protocol: RpcProtocol, detail = ""): Conne
   return new ConnectError(text, isOfCaller ? Code.InvalidArgument : code);
 }
 
-export function connectError({ message, kind, retryAfterSeconds: wait }: ServiceError): ConnectError {
+/** Characters of a status message after which it names no further places: clients take some 8 KB of trailers. */
+const mostCharacters = 2000;
+
+/** Its message names the places that are invalid: a status has no other room for them. */
+export function connectError({
+  message,
+  kind,
+  errors = [],
+  retryAfterSeconds: wait,
+}: ServiceError): ConnectError {
   const metadata = wait === undefined ? {} : { "retry-after": `${wait}` };
-  return new ConnectError(message.toWellFormed(), Code[kind.grpc], metadata);
+  let text = message;
+  for (const { pointer, message: problem } of errors.slice(1)) {
+    if (text.length > mostCharacters) break;
+    text += ` Also: ${pointer} ${problem}.`;
+  }
+  return new ConnectError(text.toWellFormed(), Code[kind.grpc], metadata);
 }
 
 export function deadlineExceeded(): ConnectError {

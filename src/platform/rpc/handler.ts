@@ -29,7 +29,7 @@ export interface RpcRoute extends Route {
 
 export interface RpcHandlerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];
-  /** Longest request message in bytes, before and after decompression; 65,536 unless given. */
+  /** Longest request message in bytes, before and after decompression, unless the method says; 65,536 unless given. */
   readonly maxMessageBytes?: number;
   /** Aborted when the server begins to shut down, as by `drain`. */
   readonly draining?: AbortSignal | undefined;
@@ -52,12 +52,12 @@ export function createRpcHandler(options: RpcHandlerOptions): RpcHandler {
   const { logger, services, draining, maxMessageBytes = 65_536, neverRefused = false } = options;
   const pipeline = new RpcPipeline(options);
   draining?.addEventListener("abort", () => pipeline.drain(), { once: true });
-  const limits = { request: maxMessageBytes, response: maxResponseBytes };
   const unknown = routeBy("", async (exchange) => respondWith(exchange, unknownMethod, 404));
 
   function routeOf({ descriptor, priority }: RpcService, method: RpcMethod): RpcRoute {
     const service = descriptor.typeName;
     const path = `/${service}/${method.descriptor.name}`;
+    const limits = { request: method.maxMessageBytes ?? maxMessageBytes, response: maxResponseBytes };
     if (method.kind !== "unary") {
       const serve = streamHandler(pipeline, method, limits);
       const respond: Respond = (exchange) => {

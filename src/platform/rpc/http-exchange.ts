@@ -50,7 +50,8 @@ class Http1Exchange implements HttpExchange {
   read(receiver: Receiver): void {
     this.#request.on("data", (chunk: Buffer) => receiver.receive(chunk));
     this.#request.on("end", () => receiver.received());
-    this.#response.on("close", () => receiver.closed());
+    if (this.#response.destroyed) receiver.closed();
+    else this.#response.on("close", () => receiver.closed());
   }
 
   send(status: number, headers: OutgoingHttpHeaders, body?: Buffer, trailers?: OutgoingHttpHeaders): void {
@@ -111,8 +112,9 @@ export class Http2Exchange implements HttpExchange {
       this.#receiver?.closed();
       this.#receiver = undefined;
     });
-    // Of a request without a body, Node may have said so already.
-    if (stream.readableEnded) receiver.received();
+    // Node may have said so already.
+    if (stream.destroyed) receiver.closed();
+    else if (stream.readableEnded) receiver.received();
   }
 
   send(status: number, headers: OutgoingHttpHeaders, body?: Buffer, trailers?: OutgoingHttpHeaders): void {

@@ -19,6 +19,7 @@ import { codeOf } from "../base/error-code.ts";
 import type { RpcProtocol } from "../base/observers.ts";
 import { faultOf } from "./faults.ts";
 import type { HttpExchange } from "./http-exchange.ts";
+import type { UnaryMethod } from "./service.ts";
 
 /** A protocol with a format of its messages. */
 export interface Dialect {
@@ -119,7 +120,7 @@ export function longestBody({ protocol }: Dialect, maxMessageBytes: number): num
 
 /** @throws ConnectError */
 export function readMessage(
-  schema: DescMessage,
+  { descriptor: { input }, refusesUnknownMembers }: UnaryMethod,
   dialect: Dialect,
   body: Buffer,
   encoding: Encoding,
@@ -132,14 +133,14 @@ export function readMessage(
       : unwrapped(body, encoding, dialect, maxBytes);
   if (isJson) {
     try {
-      return fromJsonString(schema, bytes.toString(), { ignoreUnknownFields: true });
+      return fromJsonString(input, bytes.toString(), { ignoreUnknownFields: !refusesUnknownMembers });
     } catch (thrown) {
       const reason = thrown instanceof Error ? `: ${thrown.message}` : ".";
       throw faultOf("malformedJson", protocol, reason);
     }
   }
   try {
-    return fromBinary(schema, bytes);
+    return fromBinary(input, bytes);
   } catch {
     throw faultOf("malformed", protocol);
   }

@@ -47,6 +47,10 @@ export type RpcImplementation<Service extends DescService> = {
 interface BoundMethod<M extends DescMethod> {
   readonly kind: M["methodKind"];
   readonly descriptor: M;
+  /** Longest request message, in bytes; undefined: that of the server. */
+  readonly maxMessageBytes: number | undefined;
+  readonly refusesUnknownMembers: boolean;
+  readonly admits: ((call: RpcCall) => Promise<void>) | undefined;
   readonly run: MethodImplementation<M>;
 }
 
@@ -62,29 +66,52 @@ export interface RpcService {
   readonly methods: readonly RpcMethod[];
 }
 
+interface ServiceOptions<Service extends DescService> {
+  /** `low` unless given. */
+  readonly priority?: Priority;
+  /** The longest request messages of methods that take longer ones than the server's others, in bytes. */
+  readonly maxMessageBytes?: { readonly [Name in keyof Service["method"]]?: number };
+  /** Whether a request in JSON may only have members of its message. `false` unless given: callers may be newer. */
+  readonly refusesUnknownMembers?: boolean;
+  /** Rejects for a caller who may not call its unary methods, whose request is not read then. */
+  readonly admits?: (call: RpcCall) => Promise<void>;
+}
+
 /** Binds a service to its implementation. @throws TypeError if a method is missing, or is client streaming */
 export function implement<Service extends DescService>(
   service: Service,
   implementation: RpcImplementation<Service> & object,
-  priority: Priority = "low",
+  options: ServiceOptions<Service> = {},
 ): RpcService {
+  const { priority = "low", maxMessageBytes = {}, refusesUnknownMembers = false, admits } = options;
+  const limits = new Map<string, number | undefined>(Object.entries(maxMessageBytes));
   return {
     descriptor: service,
     priority,
-    methods: service.methods.map((method) => bindMethod(method, implementation)),
+    methods: service.methods.map((method) =>
+      bindMethod(method, implementation, {
+        maxMessageBytes: limits.get(method.localName),
+        refusesUnknownMembers,
+        admits,
+      }),
+    ),
   };
 }
 
-function bindMethod(descriptor: DescMethod, implementation: object): RpcMethod {
+function bindMethod(
+  descriptor: DescMethod,
+  implementation: object,
+  options: Pick<RpcMethod, "maxMessageBytes" | "refusesUnknownMembers" | "admits">,
+): RpcMethod {
   const found: unknown = Reflect.get(implementation, descriptor.localName);
   if (typeof found !== "function") throw new TypeError(`${descriptor.toString()} has no implementation`);
   // The method's own types are lost here. The signature of implement() has checked them.
-  const run = found.bind(implementation);
-  if (isOf<DescMethodUnary>("unary", descriptor)) return { kind: "unary", descriptor, run };
+  const bound = { ...options, run: found.bind(implementation) };
+  if (isOf<DescMethodUnary>("unary", descriptor)) return { ...bound, kind: "unary", descriptor };
   if (isOf<DescMethodServerStreaming>("server_streaming", descriptor))
-    return { kind: "server_streaming", descriptor, run };
+    return { ...bound, kind: "server_streaming", descriptor };
   if (isOf<DescMethodBiDiStreaming>("bidi_streaming", descriptor))
-    return { kind: "bidi_streaming", descriptor, run };
+    return { ...bound, kind: "bidi_streaming", descriptor };
   throw new TypeError(`${descriptor.toString()} is client streaming, which is not served`);
 }
 

@@ -21,7 +21,7 @@ import {
   tooLong,
   writeMessage,
 } from "./protocols.ts";
-import type { UnaryMethod } from "./service.ts";
+import type { RpcCall, UnaryMethod } from "./service.ts";
 
 /**
  * Milliseconds before its deadline within which a call whose caller goes counts as one whose deadline has passed: the
@@ -93,7 +93,16 @@ export class UnaryCall extends ActiveCall implements Receiver, ResponseMetadata 
     if (this.#isTimeoutMalformed) this.#refuse("malformedTimeout");
     else if (this.timeoutMs === 0) this.stop(deadlineExceeded);
     else if (!this.#encoding) this.#refuse("unknownEncoding");
+    else if (this.#method.admits) this.#admit(this.#method.admits);
     else this.#exchange.read(this);
+  }
+
+  #admit(admits: (call: RpcCall) => Promise<void>): void {
+    const admit = () => admits(this);
+    (this.span ? within(this.span, admit) : admit()).then(
+      () => this.#exchange.read(this),
+      (thrown: unknown) => this.#fail(thrown),
+    );
   }
 
   receive(chunk: Buffer): void {
@@ -109,9 +118,8 @@ export class UnaryCall extends ActiveCall implements Receiver, ResponseMetadata 
     const [first = Buffer.alloc(0)] = this.#chunks;
     const body = this.#chunks.length > 1 ? Buffer.concat(this.#chunks) : first;
     this.#chunks = [];
-    const { input } = this.#method.descriptor;
     try {
-      this.#run(readMessage(input, this.#dialect, body, this.#encoding, this.#limits.request));
+      this.#run(readMessage(this.#method, this.#dialect, body, this.#encoding, this.#limits.request));
     } catch (thrown) {
       const fault = thrown instanceof ConnectError ? thrown : faultOf("malformed", this.#dialect.protocol);
       this.stop(() => fault);

@@ -39,7 +39,10 @@ async function definitionOf(basePath: string) {
 
 it.each([
   ["/api/auth", ["auth/v1/events.proto", "auth/v1/introspection.proto"]],
-  ["/api/push-orchestration", ["push/v1/delivery.proto", "push/v1/events.proto"]],
+  [
+    "/api/push-orchestration",
+    ["push/v1/delivery.proto", "push/v1/events.proto", "push/v1/notifications.proto"],
+  ],
 ])("%s has its protos as they are written", async (basePath, files) => {
   const links = await indexOf(basePath);
   expect(links.files).toEqual(files.map((file) => `${basePath}/protos/${file}`));

@@ -232,11 +232,20 @@ describe("media types and sizes of bodies", () => {
     expect(await call("/v1/items/a", { method: "DELETE", body: bytes })).toMatchObject({ status: 415 });
   });
 
+  const filled = (size: number, member = "name") =>
+    JSON.stringify({ [member]: "n".repeat(size - JSON.stringify({ [member]: "" }).length) });
+
   it("takes 64 KiB and not a byte more", async () => {
-    const filled = (size: number) => JSON.stringify({ name: "n".repeat(size - '{"name":""}'.length) });
     expect((await send("/v1/items", filled(65_536))).status).toBe(201);
     const answer = await send("/v1/items", filled(65_537));
     expect(answer).toMatchObject({ status: 413, body: { code: "content_too_large" } });
+  });
+
+  it("takes as much as the operation says", async () => {
+    const json = "application/json";
+    expect((await send("/v1/items/a", filled(131_072, "reason"), json, "DELETE")).status).toBe(200);
+    const { status, body } = await send("/v1/items/a", filled(131_073, "reason"), json, "DELETE");
+    expect([status, body.detail]).toEqual([413, "The body is larger than 131072 bytes."]);
   });
 
   const head =

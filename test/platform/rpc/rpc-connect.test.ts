@@ -388,3 +388,10 @@ it("takes the longest message that is allowed", async () => {
   expect(message).toHaveLength(65_536);
   expect((await post(Buffer.from(message), { "content-type": "application/proto" })).status).toBe(200);
 });
+
+it("takes the longest message that the method allows", async () => {
+  const describing = (bytes: number) =>
+    post(JSON.stringify("x".repeat(bytes - 2)), {}, "/gatepost.test.v1.CounterService/Describe");
+  expect((await describing(131_072)).status).toBe(200);
+  expect((await describing(131_073)).status).toBe(429);
+});

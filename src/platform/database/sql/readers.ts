@@ -22,7 +22,8 @@ export class UnexpectedValueError extends Error {
   }
 }
 
-function checked<T>(expected: string, isExpected: (value: unknown) => value is T): Reader<T> {
+/** @param expected in words, for the error */
+export function checked<T>(expected: string, isExpected: (value: unknown) => value is T): Reader<T> {
   return {
     read(value) {
       if (isExpected(value)) return value;
