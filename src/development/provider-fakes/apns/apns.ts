@@ -134,6 +134,11 @@ function apns({ topic, ledger, player, providerTokens }: Dependencies): (exchang
       ledger.countResponse("PayloadEmpty");
       return exchange.respond(apnsResponse("PayloadEmpty", idOf(exchange.headers), 0));
     }
+    const mismatch = backgroundProblem(exchange.headers, payload.aps);
+    if (mismatch) {
+      ledger.countResponse(mismatch);
+      return exchange.respond(apnsResponse(mismatch, idOf(exchange.headers), 0));
+    }
     const token = exchange.path.slice(devicePath.length).toLowerCase();
     const messageId = idOf(exchange.headers) ?? randomUUID();
     return player.respond(exchange, token, () => {
@@ -172,8 +177,17 @@ function bodyProblem(body: Buffer): ApnsReason | undefined {
   return body.length === 0 ? "PayloadEmpty" : undefined;
 }
 
+/** Apple: a background notification has priority 5, `content-available`, and nothing that a user notices. */
+function backgroundProblem(headers: IncomingHttpHeaders, aps: unknown): ApnsReason | undefined {
+  if (header(headers, "apns-push-type") !== "background") return undefined;
+  if (header(headers, "apns-priority") !== "5") return "BadPriority";
+  const members = typeof aps === "object" && aps !== null ? Object.keys(aps) : [];
+  const isNoticed = members.some((name) => ["alert", "badge", "sound"].includes(name));
+  return members.includes("content-available") && !isNoticed ? undefined : "InvalidPushType";
+}
+
 /** Undefined if the body is no JSON object, or has no `aps`. */
-function jsonObject(body: Buffer): object | undefined {
+function jsonObject(body: Buffer): { readonly aps: unknown } | undefined {
   try {
     const value: unknown = JSON.parse(body.toString());
     return typeof value === "object" && value !== null && "aps" in value ? value : undefined;

@@ -20,7 +20,13 @@ export interface FcmMessage {
     readonly notification?: Readonly<Record<string, unknown>>;
     readonly data?: Readonly<Record<string, string>>;
   };
-  readonly apns?: { readonly payload?: object };
+  readonly apns?: { readonly headers?: Readonly<Record<string, string>>; readonly payload?: object };
+  readonly webpush?: FcmWebPush;
+}
+
+interface FcmWebPush {
+  readonly fcm_options?: { readonly link?: string };
+  readonly fcmOptions?: { readonly link?: string };
 }
 
 type Type = "string" | "boolean" | "integer" | "struct" | "strings" | "map" | readonly string[] | Fields;
@@ -186,7 +192,7 @@ function wrongType(field: string, type: string, value: unknown): FieldViolation 
  * @param bodyBytes length of the request body: a small one cannot hold a large payload
  */
 export function messageProblem(message: FcmMessage, bodyBytes: number): FieldViolation | undefined {
-  const { token, topic, condition, data, android } = message;
+  const { token, topic, condition, data, android, webpush } = message;
   const targets = Number(!isNone(token)) + Number(!isNone(topic)) + Number(!isNone(condition));
   if (targets === 0) return { field: "message", description: "Recipient of the message is not set." };
   if (targets > 1) {
@@ -199,6 +205,8 @@ export function messageProblem(message: FcmMessage, bodyBytes: number): FieldVio
     tokenProblem(token ?? undefined) ??
     (data ? dataProblem(data) : undefined) ??
     (android?.ttl ? ttlProblem(android.ttl) : undefined) ??
+    backgroundProblem(message) ??
+    linkProblem(webpush?.fcm_options?.link ?? webpush?.fcmOptions?.link) ??
     (bodyBytes > maxPayload ? sizeProblem(message) : undefined)
   );
 }
@@ -236,6 +244,23 @@ function ttlProblem(ttl: string): FieldViolation | undefined {
   const seconds = Number(ttl.slice(0, -1));
   if (seconds >= 0 && seconds <= maxTtlSeconds) return undefined;
   return { field, description: `Invalid TTL: it must be from 0 to ${maxTtlSeconds} seconds` };
+}
+
+/** FCM: a message of data alone has priority 5 for Apple's devices, and is rejected with the higher one. */
+function backgroundProblem({ notification, apns }: FcmMessage): FieldViolation | undefined {
+  const isShown = notification !== undefined || hasAlert(apns?.payload);
+  if (isShown || apns?.headers?.["apns-priority"] !== "10") return undefined;
+  return { field: "message.apns.headers", description: "Background messages have the priority 5." };
+}
+
+function hasAlert(payload: object = {}): boolean {
+  return "aps" in payload && isObject(payload.aps) && "alert" in payload.aps;
+}
+
+/** "For all URL values, HTTPS is required." */
+function linkProblem(link: string | undefined): FieldViolation | undefined {
+  if (link === undefined || /^https:\/\/./i.test(link)) return undefined;
+  return { field: "message.webpush.fcm_options.link", description: "The link is to be an HTTPS URL." };
 }
 
 function sizeProblem({ data, notification, android, apns }: FcmMessage): FieldViolation | undefined {

@@ -109,6 +109,18 @@ describe("a push", () => {
     expect(tooLarge).toMatchObject({ status: 413, json: { reason: "PayloadTooLarge" } });
   });
 
+  it.each<[string, number, string, object]>([
+    ["accepted", 200, "5", { "content-available": 1 }],
+    ["refused in a hurry: BadPriority", 400, "10", { "content-available": 1 }],
+    ["refused without content-available: InvalidPushType", 400, "5", {}],
+    ["refused with an alert: InvalidPushType", 400, "5", { "content-available": 1, alert: "x" }],
+  ])("in the background is %s", async (what, status, priority, aps) => {
+    const headers = { "apns-push-type": "background", "apns-priority": priority };
+    const response = await push(device(), headers, JSON.stringify({ aps }));
+    expect(response.status).toBe(status);
+    if (status === 400) expect(what).toContain(response.json.reason);
+  });
+
   it.each(["", "{", "{}", "[]"])("is refused without an aps: %j", async (body) => {
     expect(await push(device(), {}, body)).toMatchObject({ status: 400, json: { reason: "PayloadEmpty" } });
   });

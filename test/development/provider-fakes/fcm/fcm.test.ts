@@ -177,6 +177,16 @@ describe("messages:send", () => {
       "message.android.ttl",
     ],
     ["a negative TTL", { message: { token: "a", android: { ttl: "-1s" } } }, "message.android.ttl"],
+    [
+      "a link of the web without TLS",
+      { message: { token: "a", webpush: { fcm_options: { link: "http://example.com/" } } } },
+      "message.webpush.fcm_options.link",
+    ],
+    [
+      "data alone in a hurry, for Apple's devices",
+      { message: { token: "a", data: {}, apns: { headers: { "apns-priority": "10" } } } },
+      "message.apns.headers",
+    ],
     ["too much data", { message: { token: "a", data: { text: big } } }, "message.android"],
     ["too much text", { message: { token: "a", notification: { body: big } } }, "message.android"],
     [
