@@ -131,7 +131,7 @@ function declaration(proto: string, keyword: "message" | "enum", name: string) {
 function enumsIn(proto: string, text: string): readonly string[] {
   const names = [...proto.matchAll(/^enum (\w+) /gm)].map(([, name = ""]) => name);
   return names
-    .filter((name) => text.includes(`  ${name} `))
+    .filter((name) => new RegExp(`^  (?:optional |repeated )?${name} `, "m").test(text))
     .map((name) => declaration(proto, "enum", name).text);
 }
 

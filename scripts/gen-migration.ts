@@ -1,6 +1,6 @@
 /**
- * `npm run gen:migration [-- <name>]`: writes a migration for each service whose schema.ts has changed. The first one
- * of a service also has its schema.sql, which says of the tables what Drizzle cannot.
+ * `npm run gen:migration [-- <name>]`: writes a migration for each service whose schema.ts has changed, or a
+ * `…-schema.ts` beside it. The first one of a service also has its schema.sql, which says what Drizzle cannot.
  */
 import { existsSync } from "node:fs";
 import { glob, readFile, writeFile } from "node:fs/promises";
@@ -42,7 +42,7 @@ export async function generate(service: string, folder: string, name?: string): 
   const first = join(ROOT, folder, "0000_first.sql");
   const isFirst = !existsSync(first);
   const own = isFirst ? "first" : name;
-  const args = ["generate", "--schema", `./src/${service}/schema.ts`, ...(own ? ["--name", own] : [])];
+  const args = ["generate", "--schema", `./src/${service}/*schema.ts`, ...(own ? ["--name", own] : [])];
   const outcome = await drizzleKit(folder, args, unchanged, "Your SQL migration file");
   if (!isFirst || !outcome.ok) return outcome;
   const tables = await readFile(first, "utf8");

@@ -26,7 +26,11 @@ const LAYERS: readonly Layer[] = [
   { name: "program", rank: 5, files: /^src\/(development\/)?[^/]+\.ts$/ },
   { name: "service", rank: 4, files: /^src\/(development\/)?[^/]+\/service\.ts$/ },
   { name: "transport", rank: 3, files: /^src\/(development\/)?[^/]+\/(http|rpc)\.ts$/ },
-  { name: "ground", rank: 1, files: /^src\/[^/]+\/(settings[^/]*|[^/]+-settings|errors|schema|events)\.ts$/ },
+  {
+    name: "ground",
+    rank: 1,
+    files: /^src\/[^/]+\/(settings[^/]*|[^/]+-settings|errors|([^/]+-)?schema|events)\.ts$/,
+  },
   { name: "feature", rank: 2, files: /^src\/[^/]+\// },
 ];
 

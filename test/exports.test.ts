@@ -1,13 +1,13 @@
 /**
  * What a file of src/ exports, another file imports; all else it keeps to itself, types included. The tables of a
- * schema.ts are exempt: drizzle-kit reads whatever it exports.
+ * schema.ts, or of a file with such an ending, are exempt: drizzle-kit reads whatever it exports.
  */
 import { globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import ts from "typescript";
 import { expect, it } from "vitest";
 
-const READ_BY_DRIZZLE_KIT = /\/schema\.ts$/;
+const READ_BY_DRIZZLE_KIT = /[/-]schema\.ts$/;
 /** Stands for every name of a file, in `import * as` and `import()`. */
 const EVERYTHING = "*";
 

@@ -73,6 +73,7 @@ describe.each(backends)("the first scrape on %s", (backend) => {
     ["gatepost_token_requests_total", { grant_type: grantTypes, outcome: ["issued", "refused"] }],
     ["gatepost_guesses_failed_total", { kind: ["password", "code"], locked: ["true", "false"] }],
     ["gatepost_guesses_refused_total", { rule: ["password", "code", "client"] }],
+    ["gatepost_push_notifications_total", { audience: ["offsets", "users", "filters", "everybody", "test"] }],
     [
       "gatepost_push_messages_total",
       {

@@ -154,6 +154,16 @@ describe.runIf(postgresUrl())("with a server that has a bad day", () => {
       { was_found: false, utc_offset: 60 },
     ]);
     expect(await query(question, 0, { user: "nobody" })).toMatchObject([{ was_found: false, device: null }]);
+    const named = await operator.call("createNotification", {
+      as: operator.as,
+      json: { audience: { users: [ids.other] }, content: { texts: { en: { title: "Hi", message: "Hi" } } } },
+    });
+    expect(named.status).toBe(201);
+    const notification = named.headers.get("notification-id") ?? "";
+    await operator.ended(notification);
+    expect(await query(question, 0, { notification, user: ids.other })).toContainEqual(
+      expect.objectContaining({ was_found: true, provider: "fcm" }),
+    );
     const shown = await commands(question);
     expect(shown).toContain('"planned":3,"sent":1,"failed":1,"dropped":0,"deadLettered":1,"remaining":0');
     expect(shown).toContain('{"provider":"fcm","reason":"404 UNREGISTERED","devices":1}');

@@ -9,6 +9,8 @@ import { getTableConfig, PgTable } from "drizzle-orm/pg-core";
 import ts from "typescript";
 import { beforeAll, describe, expect, test } from "vitest";
 import * as authSchema from "../src/auth/schema.ts";
+import * as recipientsSchema from "../src/push/recipients-schema.ts";
+import * as removalsSchema from "../src/push/removals-schema.ts";
 import * as pushSchema from "../src/push/schema.ts";
 
 const root = resolve(import.meta.dirname, "..");
@@ -16,7 +18,9 @@ const sources = globSync("src/**/*.ts", { cwd: root }).map((file) => ({
   file,
   source: ts.createSourceFile(file, readFileSync(join(root, file), "utf8"), ts.ScriptTarget.Latest, true),
 }));
-const tables = [...Object.values(authSchema), ...Object.values(pushSchema)].filter((one) => is(one, PgTable));
+const tables = [authSchema, pushSchema, recipientsSchema, removalsSchema]
+  .flatMap((schema): unknown[] => Object.values(schema))
+  .filter((one) => is(one, PgTable));
 
 function nodesOf(node: ts.Node, found: ts.Node[] = []): ts.Node[] {
   found.push(node);

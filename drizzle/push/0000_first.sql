@@ -1,6 +1,40 @@
 CREATE SCHEMA "push";
 --> statement-breakpoint
 CREATE SEQUENCE "push"."history_user_numbers" INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 START WITH 1 CACHE 1;--> statement-breakpoint
+CREATE TABLE "push"."history_entries" (
+	"user_number" bigint NOT NULL,
+	"notification_id" uuid NOT NULL,
+	"variables" jsonb,
+	CONSTRAINT "history_entries_pkey" PRIMARY KEY("user_number","notification_id")
+);
+--> statement-breakpoint
+CREATE TABLE "push"."message_outcomes" (
+	"notification_id" uuid NOT NULL,
+	"user_id" text COLLATE "C" NOT NULL,
+	"device_id" bigint NOT NULL,
+	"provider" text NOT NULL,
+	"outcome" text NOT NULL,
+	"reason" text,
+	"settled_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "message_outcomes_pkey" PRIMARY KEY("notification_id","user_id","device_id"),
+	CONSTRAINT "message_outcomes_outcome" CHECK ("push"."message_outcomes"."outcome" in ('SENT', 'FAILED', 'DROPPED', 'DEAD_LETTERED'))
+);
+--> statement-breakpoint
+CREATE TABLE "push"."notification_users" (
+	"notification_id" uuid NOT NULL,
+	"position" integer NOT NULL,
+	"user_id" text COLLATE "C" NOT NULL,
+	"is_excluded" boolean DEFAULT false NOT NULL,
+	"variables" jsonb,
+	CONSTRAINT "notification_users_pkey" PRIMARY KEY("notification_id","position")
+);
+--> statement-breakpoint
+CREATE TABLE "push"."send_rates" (
+	"notification_id" uuid PRIMARY KEY NOT NULL,
+	"next_at" timestamp (3) with time zone NOT NULL,
+	"queue_ends_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "push"."dead_reports" (
 	"device_id" bigint PRIMARY KEY NOT NULL,
 	"provider" text NOT NULL,
@@ -9,6 +43,16 @@ CREATE TABLE "push"."dead_reports" (
 	"reported_at" timestamp (3) with time zone NOT NULL,
 	"state" text NOT NULL,
 	CONSTRAINT "dead_reports_state" CHECK ("push"."dead_reports"."state" in ('WAITING', 'CONFIRMED', 'REMOVED'))
+);
+--> statement-breakpoint
+CREATE TABLE "push"."provider_responses" (
+	"id" bigserial PRIMARY KEY NOT NULL,
+	"provider" text NOT NULL,
+	"responded_at" timestamp (3) with time zone NOT NULL,
+	"user_count" integer NOT NULL,
+	"dead_user_count" integer NOT NULL,
+	"alive_hashes" integer[] DEFAULT '{}' NOT NULL,
+	"dead_hashes" integer[] DEFAULT '{}' NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "push"."delivery_chunks" (
@@ -53,7 +97,10 @@ CREATE TABLE "push"."devices" (
 	"expires_at" timestamp (3) with time zone NOT NULL,
 	"registered_at" timestamp (3) with time zone NOT NULL,
 	"renewed_at" timestamp (3) with time zone NOT NULL,
-	"authorization_id" text
+	"authorization_id" text,
+	"language" text COLLATE "C",
+	"platform" text,
+	CONSTRAINT "devices_platform" CHECK ("push"."devices"."platform" in ('ios', 'android', 'web'))
 );
 --> statement-breakpoint
 CREATE TABLE "push"."history_blocks" (
@@ -92,8 +139,15 @@ CREATE TABLE "push"."notifications" (
 	"title" text NOT NULL,
 	"message" text NOT NULL,
 	"image" text,
+	"content" jsonb,
+	"audience_kind" text DEFAULT 'OFFSETS' NOT NULL,
 	"utc_offsets" smallint[],
-	"user_ids" text[],
+	"audience" jsonb,
+	"last_device_id" bigint,
+	"priority" text DEFAULT 'high' NOT NULL,
+	"collapse_id" text,
+	"max_per_second" integer,
+	"history" boolean DEFAULT true NOT NULL,
 	"client_id" text,
 	"state" text NOT NULL,
 	"accepted_at" timestamp (3) with time zone NOT NULL,
@@ -109,7 +163,10 @@ CREATE TABLE "push"."notifications" (
 	"removal_stopped_at" timestamp (3) with time zone,
 	"held_at" timestamp (3) with time zone,
 	CONSTRAINT "notifications_state" CHECK ("push"."notifications"."state" in ('PLANNING', 'SENDING', 'PAUSED', 'COMPLETED', 'CANCELLED')),
-	CONSTRAINT "notifications_audience" CHECK (("push"."notifications"."utc_offsets" is null) <> ("push"."notifications"."user_ids" is null))
+	CONSTRAINT "notifications_kind" CHECK ("push"."notifications"."audience_kind" in ('OFFSETS', 'USERS', 'FILTERS', 'EVERYBODY', 'TEST')),
+	CONSTRAINT "notifications_offsets" CHECK (("push"."notifications"."utc_offsets" is not null) = ("push"."notifications"."audience_kind" = 'OFFSETS')),
+	CONSTRAINT "notifications_audience" CHECK (("push"."notifications"."audience" is null) = ("push"."notifications"."audience_kind" = 'OFFSETS')),
+	CONSTRAINT "notifications_priority" CHECK ("push"."notifications"."priority" in ('high', 'normal'))
 );
 --> statement-breakpoint
 CREATE TABLE "push"."outbox" (
@@ -126,28 +183,20 @@ CREATE TABLE "push"."outbox" (
 --> statement-breakpoint
 CREATE TABLE "push"."plan_ranges" (
 	"notification_id" uuid NOT NULL,
+	"axis" text DEFAULT 'DEVICES' NOT NULL,
 	"after_id" bigint NOT NULL,
 	"through_id" bigint,
 	"range_number" integer NOT NULL,
 	"tries" integer DEFAULT 0 NOT NULL,
 	"due_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
-	CONSTRAINT "plan_ranges_pkey" PRIMARY KEY("notification_id","after_id")
+	CONSTRAINT "plan_ranges_pkey" PRIMARY KEY("notification_id","axis","after_id"),
+	CONSTRAINT "plan_ranges_axis" CHECK ("push"."plan_ranges"."axis" in ('DEVICES', 'USERS'))
 );
 --> statement-breakpoint
 CREATE TABLE "push"."processes" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"beat" bigint DEFAULT 0 NOT NULL,
 	"unusable" text[] DEFAULT '{}' NOT NULL
-);
---> statement-breakpoint
-CREATE TABLE "push"."provider_responses" (
-	"id" bigserial PRIMARY KEY NOT NULL,
-	"provider" text NOT NULL,
-	"responded_at" timestamp (3) with time zone NOT NULL,
-	"user_count" integer NOT NULL,
-	"dead_user_count" integer NOT NULL,
-	"alive_hashes" integer[] DEFAULT '{}' NOT NULL,
-	"dead_hashes" integer[] DEFAULT '{}' NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "push"."provider_states" (
@@ -205,8 +254,14 @@ ALTER TABLE "push"."history_blocks" SET (autovacuum_vacuum_insert_scale_factor =
 --> statement-breakpoint
 ALTER TABLE "push"."history_views" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);
 --> statement-breakpoint
+ALTER TABLE "push"."history_entries" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);
+--> statement-breakpoint
+CREATE INDEX "history_entries_age" ON "push"."history_entries" USING btree ("notification_id" NULLS FIRST,"user_number");--> statement-breakpoint
+CREATE INDEX "message_outcomes_user" ON "push"."message_outcomes" USING btree ("user_id");--> statement-breakpoint
+CREATE UNIQUE INDEX "notification_users_user" ON "push"."notification_users" USING btree ("user_id","notification_id");--> statement-breakpoint
 CREATE INDEX "dead_reports_provider" ON "push"."dead_reports" USING btree ("provider","reported_at");--> statement-breakpoint
 CREATE INDEX "dead_reports_user" ON "push"."dead_reports" USING btree ("user_id");--> statement-breakpoint
+CREATE INDEX "provider_responses_newest" ON "push"."provider_responses" USING btree ("provider","id");--> statement-breakpoint
 CREATE INDEX "delivery_chunks_ready" ON "push"."delivery_chunks" USING btree ("provider","is_retry","turn","id") WHERE "push"."delivery_chunks"."state" = 'READY';--> statement-breakpoint
 CREATE INDEX "delivery_chunks_oldest" ON "push"."delivery_chunks" USING btree ("provider","id") WHERE "push"."delivery_chunks"."state" = 'READY' and not "push"."delivery_chunks"."is_retry";--> statement-breakpoint
 CREATE INDEX "delivery_chunks_waiting" ON "push"."delivery_chunks" USING btree ("due_at") WHERE "push"."delivery_chunks"."state" = 'WAITING';--> statement-breakpoint
@@ -226,5 +281,4 @@ CREATE INDEX "inbox_received_at" ON "push"."inbox" USING btree ("received_at");-
 CREATE INDEX "notifications_unfinished" ON "push"."notifications" USING btree ("id") WHERE "push"."notifications"."completed_at" is null;--> statement-breakpoint
 CREATE INDEX "notifications_recalled" ON "push"."notifications" USING btree ("id") WHERE "push"."notifications"."recalled_at" is not null;--> statement-breakpoint
 CREATE INDEX "outbox_parts" ON "push"."outbox" USING btree ((hashtext("subject") & 7),"position");--> statement-breakpoint
-CREATE INDEX "plan_ranges_due" ON "push"."plan_ranges" USING btree (least("range_number", 1),"due_at");--> statement-breakpoint
-CREATE INDEX "provider_responses_newest" ON "push"."provider_responses" USING btree ("provider","id");
+CREATE INDEX "plan_ranges_due" ON "push"."plan_ranges" USING btree (least("range_number", 1),"due_at");

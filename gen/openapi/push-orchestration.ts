@@ -109,6 +109,9 @@ export interface paths {
          *     With `markViewed=true` the entries of this page, and no others, are marked as viewed. The answer
          *     shows them as they were before, so that an app can highlight what is new; the next call shows them
          *     as viewed. Send it when the page is shown, not when it is fetched ahead.
+         *
+         *     Each text is in the first of the languages of `Accept-Language` that the notification has, else in its
+         *     default language, and holds the user's own values.
          */
         get: operations["getNotificationsHistory"];
         put?: never;
@@ -154,6 +157,80 @@ export interface paths {
          *     read the header `Notification-Id` finds it here.
          */
         get: operations["listNotifications"];
+        put?: never;
+        /**
+         * Send a notification to anyone
+         * @description Sends a notification to users, to all whose devices match filters, or to everybody. 201 means that it is
+         *     stored and goes out, at least once to each device; `id` names it to the operations that follow and steer it.
+         *
+         *     **Who.** A device is in if its user is one of `users`, or a filter of `anyOf` matches it, or `everybody` is true.
+         *     It is out if a filter of `except` matches it, or its user is one of `exceptUsers`. Within a filter all members
+         *     must match, within a member one of its values. Recipients are the users of the devices that are left and, unless
+         *     `history` is false, the known users among `users` who have no device. A user gets one history entry, a device
+         *     one message, however filters and names overlap.
+         *
+         *     **What.** Texts in up to 40 languages: a device is sent the one that fits its language best (RFC 4647, over its
+         *     likely script), else that of `defaultLanguage`. With `personal` in place of the rest of the audience, texts may
+         *     hold `{{names}}` that each user has values for.
+         *
+         *     **How large.** What does not fit a provider's payload is shortened (the image goes first, then the message) or,
+         *     with `tooLong` as `refuse`, a 400 that points at the text. `…/preview` shows who gets what, and how large.
+         *
+         *     Input that is not valid is a 400 that names every place, and stores nothing. Repeat a call whose response was lost
+         *     with the same `Idempotency-Key`, as at `/push`. The body may have 1 MiB.
+         */
+        post: operations["createNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * See who would get a notification, and how large it would be
+         * @description Takes what `POST /v1/pushprovider/notifications` takes, refuses what it refuses, and stores and sends nothing.
+         */
+        post: operations["previewNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications/{id}/recipients": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationIdPath"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List what became of each device of a notification that names users
+         * @description A page of devices with their outcomes, of a notification that only names users, at most 1,000, in the order of
+         *     the users' ids. Outcomes are kept for 7 days unless the operator has chosen another time, and go with their
+         *     user. Of any other notification the list is empty: its progress has the counts.
+         */
+        get: operations["listRecipients"];
         put?: never;
         post?: never;
         delete?: never;
@@ -611,7 +688,30 @@ export interface components {
             expiration: components["schemas"]["DateTimeInput"];
             /** @description The provider of the token, one that the deployment uses (`PUSH_PROVIDERS`). Absent or null means the first of them. */
             provider?: components["schemas"]["ProviderName"] | null;
+            /**
+             * @description The language of the app on this device, in which it is sent notifications that have a text in it. Absent or
+             *     null, a new device has none, and one that is known keeps its own.
+             */
+            language?: components["schemas"]["LanguageTag"] | null;
+            /**
+             * @description What the device is. Absent or null means what follows from the provider: `ios` for `apns`, `web` for
+             *     `webpush`. FCM reaches all three, so say it there: else filters by platform do not find the device.
+             */
+            platform?: components["schemas"]["Platform"] | null;
         };
+        /**
+         * @description A language tag of BCP 47, such as `de`, `pt-BR` or `zh-Hant-TW`, in any case; `_` is read as `-`. It is kept in
+         *     its canonical form: `iw` is `he`.
+         * @example de-AT
+         */
+        LanguageTag: string;
+        /**
+         * @description What a device is.
+         * @enum {string}
+         */
+        Platform: "ios" | "android" | "web";
+        /** @description A user, by the `sub` of its access tokens. */
+        UserId: string;
         /** @description What to delete: one device, by `token`, or with `all` all devices of the caller. One of the two is needed. */
         PushTokenReference: {
             /** @description The token to delete. Null is as if it were absent. */
@@ -641,6 +741,255 @@ export interface components {
              */
             utcOffsets: components["schemas"]["UtcOffsetInput"][];
         };
+        /** @description A notification, whom it is for, and how it is delivered. */
+        NotificationCreation: {
+            audience: components["schemas"]["Audience"];
+            content: components["schemas"]["NotificationTexts"];
+            /** @description Absent or null, all of its members have their defaults. */
+            delivery?: components["schemas"]["Delivery"] | null;
+        };
+        /**
+         * @description Whom a notification is for. One of `users`, `personal`, `anyOf` and `everybody` is needed: nothing said is not
+         *     everybody. `users` and `exceptUsers` have at most 10,000 ids together.
+         */
+        Audience: {
+            /** @description These users, on all their devices. */
+            users?: components["schemas"]["UserId"][] | null;
+            /** @description These users, each with the values of the texts' `{{names}}`, in place of everything else in the audience. */
+            personal?: components["schemas"]["PersonalRecipient"][] | null;
+            /** @description Devices that one of these filters matches. */
+            anyOf?: components["schemas"]["DeviceFilter"][] | null;
+            /** @description Not the devices that one of these filters matches. */
+            except?: components["schemas"]["DeviceFilter"][] | null;
+            /** @description Not these users. */
+            exceptUsers?: components["schemas"]["UserId"][] | null;
+            /** @description True for all devices. */
+            everybody?: boolean | null;
+        };
+        /** @description A user, and the values of the texts' names. */
+        PersonalRecipient: {
+            user: components["schemas"]["UserId"];
+            /**
+             * @description A value for each name that the texts hold, in whatever language. A name is a letter, and up to 63 letters,
+             *     digits and `_`.
+             */
+            variables?: {
+                [key: string]: string;
+            } | null;
+        };
+        /**
+         * @description Matches a device that every member matches, and a member one of whose values does; it has at least one. A device
+         *     without a language, or of an unknown platform, matches no filter that asks for one.
+         */
+        DeviceFilter: {
+            /** @description By whole subtags. `de` matches de-AT, `zh-Hant` matches zh-TW, and `de-AT` does not match de. */
+            languages?: components["schemas"]["LanguageTag"][] | null;
+            /** @description Names in the IANA database, in any case. They match devices that were registered in that zone. */
+            timeZones?: string[] | null;
+            /** @description Where it is at the moment at which the notification is accepted, as at `/push`. */
+            utcOffsets?: components["schemas"]["UtcOffsetInput"][] | null;
+            /** @description What the device is. */
+            platforms?: components["schemas"]["Platform"][] | null;
+        };
+        /** @description A text in one language. `{{name}}` is a user's value, where the audience is personal. */
+        NotificationText: {
+            /** @description Title. */
+            title: string;
+            /** @description Body: 1 to 4000 bytes in UTF-8. */
+            message: string;
+        };
+        /**
+         * @description How a notification may interrupt, as iOS knows it.
+         * @enum {string}
+         */
+        InterruptionLevel: "passive" | "active" | "time-sensitive" | "critical";
+        /**
+         * @description What becomes of a text that a provider's payload has no room for.
+         *     - `shorten`: the image goes first, then the end of the message.
+         *     - `refuse`: the call is refused, with a pointer to the text.
+         * @enum {string}
+         */
+        WhenTooLong: "shorten" | "refuse";
+        /** @description What a notification says, and what it carries. `texts` are needed unless it is `silent`. */
+        NotificationTexts: {
+            /** @description The language of devices that no text fits; needed, and not null, where there is more than one. */
+            defaultLanguage?: components["schemas"]["LanguageTag"] | null;
+            /** @description The texts, by language tag as in `defaultLanguage`. No two of them may be the same language. */
+            texts?: {
+                [key: string]: components["schemas"]["NotificationText"];
+            } | null;
+            /**
+             * @description Image name, as at `/push`. Where a provider's payload has no room for it beside title and message, it is left
+             *     out.
+             */
+            image?: string | null;
+            /** @description Where a tap leads. An https URL, or one with the app's own scheme, such as `myapp://orders/1`. */
+            link?: string | null;
+            /**
+             * @description Strings for the app. A name has 1 to 128 characters, and is none that the platforms keep (`from`,
+             *     `message_type`, `collapse_key`, `aps`, and all that begin with `google` or `gcm`) or that this service uses (`link`,
+             *     `notificationId`, `messageId`).
+             */
+            data?: {
+                [key: string]: string;
+            } | null;
+            /** @description A sound of the app. */
+            sound?: string | null;
+            /** @description The number at the app's icon; 0 removes it on iOS. */
+            badge?: number | null;
+            /** @description The notification channel (Android). */
+            channel?: string | null;
+            /** @description The category, whose actions are shown (iOS). */
+            category?: string | null;
+            /** @description The thread that it is grouped with (iOS). */
+            thread?: string | null;
+            /** @description How it may interrupt (iOS). Absent or null, iOS decides. */
+            interruptionLevel?: components["schemas"]["InterruptionLevel"] | null;
+            /**
+             * @description True: nothing is shown, and the app is woken to handle `data`. It has no texts and nothing else that is shown,
+             *     and no history entry. Web Push cannot do it, so devices of the web are not sent to.
+             */
+            silent?: boolean | null;
+            /** @description Absent or null, `shorten`. */
+            tooLong?: components["schemas"]["WhenTooLong"] | null;
+        };
+        /**
+         * @description - `high`: devices are woken for it.
+         *     - `normal`: it may wait until a device is awake.
+         * @enum {string}
+         */
+        DeliveryPriority: "high" | "normal";
+        /** @description How a notification is delivered. */
+        Delivery: {
+            /** @description Absent or null, `high`. */
+            priority?: components["schemas"]["DeliveryPriority"] | null;
+            /** @description Seconds after which it is not sent any more. Absent or null, the setting PUSH_TTL_SECONDS. */
+            ttlSeconds?: number | null;
+            /**
+             * @description On a device it replaces an earlier notification with the same id, of 1 to 64 bytes in UTF-8. Absent or null,
+             *     its own id.
+             */
+            collapseId?: string | null;
+            /** @description Messages a second at most, over all processes. The provider's own limit holds as well. */
+            maxPerSecond?: number | null;
+            /** @description Whether users find it in their history. Absent or null, they do. */
+            history?: boolean | null;
+        };
+        /** @description Something that the caller may not have meant. */
+        NotificationWarning: {
+            /** @description JSON pointer into the request. */
+            pointer: string;
+            /** @description What, in words. */
+            message: string;
+        };
+        /** @description A notification that is stored. */
+        CreatedNotification: {
+            id: components["schemas"]["NotificationId"];
+            /** @description What the caller may not have meant; mostly nothing. */
+            warnings: components["schemas"]["NotificationWarning"][];
+        };
+        /** @description Who would get a notification, and what. */
+        NotificationPreview: {
+            /**
+             * Format: int64
+             * @description Users; null where the audience has filters or is everybody.
+             */
+            users: number | null;
+            /**
+             * Format: int64
+             * @description Devices.
+             */
+            devices: number;
+            /** @description True where devices were counted in samples, not one by one. */
+            isEstimate: boolean;
+            /** @description The devices, by provider, language of the text and platform. */
+            breakdown: components["schemas"]["PreviewShare"][];
+            /** @description Devices and users that are left out, by the reason. */
+            excluded: components["schemas"]["ExcludedShare"][];
+            /** @description The size of each payload. */
+            payloads: components["schemas"]["PayloadSize"][];
+            /**
+             * Format: date-time
+             * @description When it would all be sent, at the rate limits of now; null where no limit says so. The ramp at the beginning
+             *     is not counted, which adds half of PUSH_RAMP_SECONDS at most.
+             */
+            finishesAt: string | null;
+            /** @description What the caller may not have meant; mostly nothing. */
+            warnings: components["schemas"]["NotificationWarning"][];
+        };
+        /** @description A part of the devices. */
+        PreviewShare: {
+            provider: components["schemas"]["ProviderName"];
+            /** @description The text that they are sent; null in a silent notification. */
+            language: string | null;
+            /** @description What they are; null where that is unknown. */
+            platform: string | null;
+            /**
+             * Format: int64
+             * @description Devices.
+             */
+            devices: number;
+        };
+        /**
+         * @description - `EXCEPT`: a filter of `except`, or `exceptUsers`, matches.
+         *     - `NO_DEVICE`: users among those named who have no device; `devices` counts users then.
+         *     - `SILENT_WEB`: a silent notification cannot be sent to the web.
+         * @enum {string}
+         */
+        ExclusionReason: "EXCEPT" | "NO_DEVICE" | "SILENT_WEB";
+        /** @description What is left out for one reason. */
+        ExcludedShare: {
+            reason: components["schemas"]["ExclusionReason"];
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            devices: number;
+        };
+        /** @description The size of a provider's payload in one language, with the longest values of variables. */
+        PayloadSize: {
+            provider: components["schemas"]["ProviderName"];
+            /** @description The language; null in a silent notification. */
+            language: string | null;
+            /** @description Bytes, as the provider counts them. */
+            bytes: number;
+            /** @description Bytes that it takes. */
+            limit: number;
+            /** @description Whether the text was shortened to fit. */
+            isShortened: boolean;
+        };
+        /**
+         * @description - `SENT`: the provider has taken it.
+         *     - `FAILED`: the provider refused it, or reported the device dead.
+         *     - `DROPPED`: it expired, was cancelled, or the device was removed or changed its user.
+         *     - `DEAD_LETTERED`: it was given up, and an operator may replay it.
+         * @enum {string}
+         */
+        MessageOutcome: "SENT" | "FAILED" | "DROPPED" | "DEAD_LETTERED";
+        /** @description What became of one device. */
+        RecipientOutcome: {
+            /** @description The user. */
+            user: string;
+            provider: components["schemas"]["ProviderName"];
+            outcome: components["schemas"]["MessageOutcome"];
+            /** @description The provider's reason; null where it was sent. */
+            reason: string | null;
+            at: components["schemas"]["UtcDateTime"];
+        };
+        /** @description A page of devices and their outcomes. */
+        RecipientsPage: {
+            /** @description Devices of the page. */
+            content: components["schemas"]["RecipientOutcome"][];
+            /** @description Number of the page. */
+            number: number;
+            /** @description Devices on a full page. */
+            size: number;
+            /**
+             * Format: int64
+             * @description Devices on all pages.
+             */
+            totalElements: number;
+        };
         /** @description Hours east of UTC from -12 to 14; any other integer is minutes, a multiple of 15 from -720 to 840. */
         UtcOffsetInput: number;
         /** @description Minutes east of UTC. */
@@ -662,6 +1011,12 @@ export interface components {
             /** @description Whether the user has seen it. */
             viewed: boolean;
             notification: components["schemas"]["NotificationContent"];
+            /** @description Where a tap leads; absent where nothing was said. */
+            link?: string;
+            /** @description Strings for the app; absent where it has none. */
+            data?: {
+                [key: string]: string;
+            };
             /** @description When it was accepted for sending. */
             sendAt: components["schemas"]["UtcDateTime"];
         };
@@ -1166,6 +1521,10 @@ export interface components {
         OfNotification: components["schemas"]["NotificationIdInput"];
         /** @description Only those of this push provider. */
         OfProvider: components["schemas"]["ProviderName"];
+        /** @description Names this send, so that it can be repeated safely; a UUID, for example. */
+        IdempotencyKey: string;
+        /** @description The languages of the reader (RFC 9110, section 12.5.4), such as `de-AT, en;q=0.5`. */
+        AcceptLanguage: string;
         /** @description Number of the page; the first is 0. */
         PageNumber: number;
         /** @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so. */
@@ -1195,6 +1554,11 @@ export interface components {
          * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
          */
         NotificationIdHeader: components["schemas"]["NotificationId"];
+        /**
+         * @description Where the notification and its progress are read, a path of this service.
+         * @example /api/push-orchestration/v1/pushprovider/notifications/019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+         */
+        Location: string;
         /**
          * @description The response is not to be kept.
          * @example no-store
@@ -1337,7 +1701,7 @@ export interface operations {
             query?: never;
             header?: {
                 /** @description Names this send, so that it can be repeated safely; a UUID, for example. */
-                "Idempotency-Key"?: string;
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
                 /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
                 /** @description W3C trace context; logged, and passed on to the services that are called. */
@@ -1391,6 +1755,8 @@ export interface operations {
                 sort?: components["parameters"]["HistorySort"];
             };
             header?: {
+                /** @description The languages of the reader (RFC 9110, section 12.5.4), such as `de-AT, en;q=0.5`. */
+                "Accept-Language"?: components["parameters"]["AcceptLanguage"];
                 /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
                 /** @description W3C trace context; logged, and passed on to the services that are called. */
@@ -1511,6 +1877,137 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names this send, so that it can be repeated safely; a UUID, for example. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NotificationCreation"];
+            };
+        };
+        responses: {
+            /** @description The notification is stored, and goes out. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Notification-Id": components["headers"]["NotificationIdHeader"];
+                    Location: components["headers"]["Location"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedNotification"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            409: components["responses"]["KeyReused"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    previewNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NotificationCreation"];
+            };
+        };
+        responses: {
+            /** @description What would be sent. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationPreview"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listRecipients: {
+        parameters: {
+            query?: {
+                /** @description Number of the page; the first is 0. */
+                page?: components["parameters"]["PageNumber"];
+                /** @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so. */
+                size?: components["parameters"]["PageSize"];
+            };
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page; beyond the last device it is empty. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecipientsPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotificationNotFound"];
             405: components["responses"]["MethodNotAllowed"];
             406: components["responses"]["NotAcceptable"];
             500: components["responses"]["InternalServerError"];

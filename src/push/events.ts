@@ -1,5 +1,5 @@
 /** The events of the push service, whose data are messages of proto/push/v1/events.proto. */
-import { type DescMessage, fromJsonString } from "@bufbuild/protobuf";
+import { type DescEnum, type DescMessage, fromJsonString } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
 import {
   AuthorizationRevokedSchema,
@@ -7,6 +7,8 @@ import {
   RevocationReason,
 } from "../../gen/proto/auth/v1/events_pb.ts";
 import {
+  AudienceKindSchema,
+  AudienceKind as KindValues,
   NotificationAcceptedSchema,
   NotificationCompletedSchema,
   PushTokenRegisteredSchema,
@@ -78,7 +80,7 @@ type About = { readonly userId: SQL } | { readonly notificationId: SQL } | { rea
 /** When an event happened, and for which rows it is written. */
 interface Occurrence {
   /** The time of the event; the beginning of the transaction, by the database's clock, unless given. */
-  readonly at?: Date;
+  readonly at?: Date | SQL;
   /** A `from` clause that yields a row for each event; without it, one event is written. */
   readonly from?: SQL;
 }
@@ -90,7 +92,7 @@ export function recordEvent<Message extends DescMessage>(
   { at, from = sql`` }: Occurrence = {},
 ): SQL {
   const subject = subjectOf(fields);
-  const time = at ? sql`${at.toISOString()}::timestamptz` : sql`now()`;
+  const time = at instanceof Date ? sql`${at.toISOString()}::timestamptz` : (at ?? sql`now()`);
   return insertEvents(outbox, { kind, subject, fields, at: time, from });
 }
 
@@ -99,12 +101,24 @@ function subjectOf(about: About): SQL {
   return "notificationId" in about ? about.notificationId : about.provider;
 }
 
+/** Whom a notification is for, if not those at some offsets. */
+export type AudienceKind = Exclude<keyof typeof KindValues, "UNSPECIFIED">;
+
+/** The kind's name in the JSON mapping of the message. */
+export function audienceKindName(kind: AudienceKind): string {
+  return nameOf(AudienceKindSchema, KindValues[kind]);
+}
+
 /** Why a device is no longer registered. */
 export type RemovalReason = Exclude<keyof typeof ReasonValues, "UNSPECIFIED">;
 
 /** The reason's name in the JSON mapping of the message. */
 export function removalReasonName(reason: RemovalReason): string {
-  const value = RemovalReasonSchema.value[ReasonValues[reason]];
-  if (!value) throw new Error(`events.proto has no reason ${reason}`);
+  return nameOf(RemovalReasonSchema, ReasonValues[reason]);
+}
+
+function nameOf(schema: DescEnum, number: number): string {
+  const value = schema.value[number];
+  if (!value) throw new Error(`${schema.name} has no value ${number}`);
   return value.name;
 }

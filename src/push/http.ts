@@ -2,20 +2,24 @@
 import type { components, operations } from "../../gen/openapi/push-orchestration.ts";
 import { type InputError, invalidInput } from "../platform/base/errors.ts";
 import { type Binding, type BoundContract, bindContract } from "../platform/openapi/bind.ts";
+import type { ContractDocument } from "../platform/openapi/document.ts";
 import {
   type Handlers,
   nothingElse,
+  type Rules,
   type SecurityHandler,
   type Stated,
 } from "../platform/openapi/handlers.ts";
 import type { Callers } from "./callers/callers.ts";
+import { acceptedLanguages } from "./content/languages.ts";
 import type { ProviderControl } from "./delivery/provider-control.ts";
 import { readDateTime } from "./devices/date-time.ts";
 import type { Devices } from "./devices/devices.ts";
 import { minutesOf, readUtcOffset } from "./devices/utc-offset.ts";
 import { type History, largestPage, type PageRequest } from "./history/history.ts";
 import type { Notifications } from "./notifications/notifications.ts";
-import { imageNameProblem } from "./providers/content.ts";
+import { checkText, type Report, readImage } from "./notifications/read-content.ts";
+import type { Sending } from "./notifications/sending.ts";
 
 type Schemas = components["schemas"];
 
@@ -25,6 +29,7 @@ interface Dependencies {
   readonly history: History;
   readonly notifications: Notifications;
   readonly providers: ProviderControl;
+  readonly sending: Sending;
 }
 
 /** The caller: its OAuth client, and for the users' application the user. */
@@ -33,9 +38,6 @@ interface Caller {
   readonly userId?: string;
   readonly authorizationId?: string | undefined;
 }
-
-/** Longest message, in bytes of UTF-8. The schema can only limit characters. */
-const maxMessageBytes = 4000;
 
 /** Since when a deletion without a body is deprecated: 22 November 2026 (RFC 9745 section 2). */
 const deletionWithoutBody = "@1795305600";
@@ -48,9 +50,15 @@ export function pushHttp(
   return bindContract<operations, Caller>({
     ...binding,
     service: "push",
-    handlers: pushHandlers(dependencies),
+    handlers: pushHandlers(dependencies, binding.document),
     security: pushSecurity(dependencies.callers),
+    rules: sendingRules(dependencies.sending),
   });
+}
+
+/** What bodies of sends violate beside their schemas. */
+export function sendingRules({ problems }: Sending): Rules<operations> {
+  return { createNotification: problems, previewNotification: problems };
 }
 
 /** The security schemes of the document. */
@@ -61,14 +69,20 @@ function pushSecurity(callers: Dependencies["callers"]): Record<string, Security
   };
 }
 
-function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
-  const { devices, history, notifications, providers } = dependencies;
+function pushHandlers(
+  { devices, history, notifications, providers, sending }: Dependencies,
+  { basePath }: Pick<ContractDocument, "basePath">,
+): Handlers<operations, Caller> {
   return {
-    async savePushToken({ body: { token, expiration, provider, ...rest } }, { caller, header }) {
+    async savePushToken({ body }, { caller, header }) {
+      const { token, expiration, provider, language, platform, ...rest } = body;
       nothingElse(rest);
       const utcOffset = offsetOfHeader(header("barrier-user-utc-offset"));
       const authorizationId = caller?.authorizationId;
-      const device = { token, expiration: instantOf(expiration), ...(provider && { provider }), utcOffset };
+      const device = {
+        ...{ token, expiration: instantOf(expiration), utcOffset },
+        ...{ ...(provider && { provider }), ...(language && { language }), ...(platform && { platform }) },
+      };
       await devices.save(userOf(caller), { ...device, authorizationId });
       return { status: 204 };
     },
@@ -97,13 +111,32 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       const { notificationId } = await notifications.accept(clientOf(caller), notification, key);
       return { status: 204, headers: { "Notification-Id": notificationId } };
     },
-    async getNotificationsHistory({ query }, { caller, method }) {
+    async createNotification({ body: { audience, content, delivery, ...rest } }, { caller, header }) {
+      nothingElse(rest);
+      const key = header("idempotency-key");
+      const created = await sending.create(clientOf(caller), { audience, content, delivery }, key);
+      const headers = {
+        "Notification-Id": created.id,
+        Location: `${basePath}/v1/pushprovider/notifications/${created.id}`,
+      };
+      return { status: 201, headers, body: created };
+    },
+    async previewNotification({ body: { audience, content, delivery, ...rest } }) {
+      nothingElse(rest);
+      return { status: 200, body: await sending.preview({ audience, content, delivery }) };
+    },
+    async listRecipients({ path: { id }, query: { page, size, ...rest } }) {
+      nothingElse(rest);
+      return { status: 200, body: await sending.recipients(id.toLowerCase(), pageOf({ page, size })) };
+    },
+    async getNotificationsHistory({ query }, { caller, header, method }) {
       const { markViewed = false, page, size, sort, ...rest } = query;
       nothingElse(rest);
       // A HEAD request does not show the entries, so it must not mark them as viewed.
       const marksViewed = markViewed && method !== "HEAD";
       const request = pageOf({ page, size, sort });
-      return { status: 200, body: await history.page(userOf(caller), request, marksViewed) };
+      const languages = acceptedLanguages(header("accept-language") ?? "");
+      return { status: 200, body: await history.page(userOf(caller), request, marksViewed, languages) };
     },
     async getNotificationsSummary({ query: { page, size, sort, ...rest } }, { caller }) {
       nothingElse(rest);
@@ -201,18 +234,13 @@ function instantOf(text: string): Date {
 /** Checks what the schema cannot express, and returns the notification. */
 function notificationOf({ title, message, image, utcOffsets }: Stated<Schemas["PushNotification"]>) {
   const errors: InputError[] = [];
-  if (Buffer.byteLength(message) > maxMessageBytes) {
-    errors.push({ pointer: "/body/message", message: `is longer than ${maxMessageBytes} bytes in UTF-8` });
-  }
-  // Clients whose generator knows no null send an empty text.
-  const name = image === "" ? null : (image ?? null);
-  const problem = name === null ? undefined : imageNameProblem(name);
-  if (problem !== undefined) errors.push({ pointer: "/body/image", message: problem });
+  const report: Report = (pointer, problem) => errors.push({ pointer, message: problem });
+  checkText({ message }, "/body", report);
+  const name = readImage(image, "/body/image", report) ?? null;
   const minutes = new Set<number>();
   for (const [index, offset] of utcOffsets.entries()) {
     const value = minutesOf(offset);
-    if (value === undefined)
-      errors.push({ pointer: `/body/utcOffsets/${index}`, message: "is not a UTC offset" });
+    if (value === undefined) report(`/body/utcOffsets/${index}`, "is not a UTC offset");
     else minutes.add(value);
   }
   if (errors.length > 0) throw invalidInput(errors);

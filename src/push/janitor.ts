@@ -11,6 +11,7 @@ import { arrayLiteral, type Database } from "../platform/database/database.ts";
 import { boolean, names, number } from "../platform/database/sql/readers.ts";
 import {
   computed,
+  ctid,
   isAmong,
   onlyRow,
   rowCount,
@@ -19,15 +20,21 @@ import {
 } from "../platform/database/sql/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
+import { removeEntries } from "./history/remove-entries.ts";
 import { createEntryRemoval, removeViews } from "./history/remove-history.ts";
+import { historyEntries, messageOutcomes, notificationUsers, sendRates } from "./recipients-schema.ts";
 import { deliveryChunks, devices, historyBlocks, idempotencyKeys, inbox, notifications } from "./schema.ts";
 
 /** Kinds of rows, for the metrics. */
 export const janitorKinds = [
   "devices",
   "history_blocks",
+  "history_entries",
   "history_users",
   "history_views",
+  "message_outcomes",
+  "send_rates",
+  "notification_users",
   "delivery_chunks",
   "notifications",
   "idempotency_keys",
@@ -40,6 +47,8 @@ interface Dependencies {
   readonly observer?: JanitorObserver<JanitorKind> | undefined;
   /** Days for which history and notifications are kept. */
   readonly historyRetentionDays: number;
+  /** Days for which what became of each device is kept; 7 unless given. */
+  readonly outcomeRetentionDays?: number;
   /** Returns the days for which the ids of events are kept; 8 unless given. While it rejects, none is removed. */
   readonly inboxRetentionDays?: () => Promise<number>;
 }
@@ -53,10 +62,15 @@ const notificationBatch = 100;
 
 const device = names(devices);
 const block = names(historyBlocks);
+const entry = names(historyEntries);
+const outcome = names(messageOutcomes);
+const rate = names(sendRates);
 const key = names(idempotencyKeys);
 const received = names(inbox);
 const chunk = names(deliveryChunks);
+const c = names(deliveryChunks, "c");
 const n = names(notifications, "n");
+const named = names(notificationUsers);
 
 const removable = selection({ id: n.id });
 const clock = selection({ now: computed(number, sql`floor(extract(epoch from now()) * 1000)::float8`) });
@@ -104,9 +118,10 @@ const inTransactions = (
 function stepsOf(
   nowMs: number,
   inboxDays: number,
-  { db, historyRetentionDays }: Dependencies,
+  { db, historyRetentionDays, outcomeRetentionDays = 7 }: Dependencies,
 ): readonly JanitorStep<JanitorKind>[] {
   const oldestKept = lowestUuidv7(nowMs - historyRetentionDays * dayMs);
+  const oldestOutcome = lowestUuidv7(nowMs - outcomeRetentionDays * dayMs);
   const entries = createEntryRemoval(oldestKept);
   const remove = (kind: JanitorKind, rowsOf: (tx: Database) => Promise<number>) =>
     inTransactions(db, [kind], async (tx) => {
@@ -128,9 +143,34 @@ function stepsOf(
       const removed = await entries.removeBlocks(tx);
       return removed && { rows: { history_blocks: removed.blocks }, isFull: removed.isFull };
     }),
+    inTransactions(db, ["history_entries", "history_users"], async (tx) => {
+      const { entries, users, isFull } = await removeEntries(tx, oldestKept);
+      return { rows: { history_entries: entries, history_users: users }, isFull };
+    }),
     inTransactions(db, ["history_views"], async (tx) => {
       const { views, isFull } = await removeViews(tx, oldestKept);
       return { rows: { history_views: views }, isFull };
+    }),
+    remove("message_outcomes", (tx) => {
+      const old = sql`
+        select ${ctid} from ${messageOutcomes} where ${outcome.notificationId} < ${oldestOutcome}::uuid
+        order by ${outcome.notificationId} ${batch}`;
+      return rowCount(tx, sql`delete from ${messageOutcomes} where ${isAmong(ctid, old)} returning 1 as one`);
+    }),
+    // One that is needed again begins anew.
+    remove("send_rates", (tx) =>
+      removeUpTo(tx, sendRates, rate.notificationId, rate.queueEndsAt, nowMs - dayMs),
+    ),
+    // No dead letter that has expired can be replayed.
+    remove("notification_users", (tx) => {
+      const ended = sql`
+        select distinct ${n.id} from ${deliveryChunks} c join ${notifications} n on ${n.id} = ${c.notificationId}
+        where ${c.state} = 'DEAD' and ${n.completedAt} is not null and ${n.expiresAt} <= ${timeOf(nowMs)}`;
+      const left = sql`select ${ctid} from ${notificationUsers} where ${isAmong(named.notificationId, ended)} ${batch}`;
+      return rowCount(
+        tx,
+        sql`delete from ${notificationUsers} where ${isAmong(ctid, left)} returning 1 as one`,
+      );
     }),
     inTransactions(db, ["notifications", "delivery_chunks"], (tx) => removeNotifications(tx, oldestKept)),
     remove("idempotency_keys", (tx) => removeUpTo(tx, idempotencyKeys, key.keyHash, key.expiresAt, nowMs)),
@@ -150,7 +190,7 @@ const batch = sql`limit ${batchSize} for update skip locked`;
 /** Removes a batch of the rows whose time is over, by their keys. @returns how many */
 function removeUpTo(
   tx: Database,
-  table: typeof idempotencyKeys | typeof inbox,
+  table: typeof idempotencyKeys | typeof inbox | typeof sendRates,
   key: SQL,
   time: SQL,
   ms: number,
@@ -172,6 +212,7 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
       select ${removable} from ${notifications} n
       where ${n.id} < ${oldestKept}::uuid and ${n.completedAt} is not null
         and not exists (select from ${historyBlocks} where ${block.notificationId} = ${n.id})
+        and not exists (select from ${historyEntries} where ${entry.notificationId} = ${n.id})
         and not exists (
           select from ${deliveryChunks} where ${ofNotification} and ${chunk.state} not in ('DONE', 'DEAD'))
       order by ${n.id} limit ${notificationBatch} for update skip locked`,
@@ -185,6 +226,7 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
     tx,
     sql`delete from ${deliveryChunks} where ${isAmong(chunk.id, ended)} returning 1 as one`,
   );
+  await tx.execute(sql`delete from ${notificationUsers} where ${named.notificationId} = ${ids}`);
   const removed = await rowCount(
     tx,
     sql`

@@ -1,19 +1,37 @@
 /** push.v1 over gRPC, gRPC-Web and Connect: decode, authorise, one call, encode. */
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { type MessageInitShape, toJson } from "@bufbuild/protobuf";
+import type { operations } from "../../gen/openapi/push-orchestration.ts";
 import {
   DeliveryService,
   type NotificationProgressSchema,
   NotificationState,
 } from "../../gen/proto/push/v1/delivery_pb.ts";
+import {
+  CreateNotificationRequestSchema,
+  ExclusionReason,
+  MessageOutcome,
+  NotificationService,
+  PreviewNotificationRequestSchema,
+  type PreviewNotificationResponseSchema,
+  type RecipientOutcomeSchema,
+} from "../../gen/proto/push/v1/notifications_pb.ts";
 import { withRequestTimeout } from "../platform/base/deadlines.ts";
 import { invalidInput } from "../platform/base/errors.ts";
 import { pause } from "../platform/base/loop.ts";
-import { implement, type RpcService } from "../platform/rpc/service.ts";
+import { createBodyReader } from "../platform/openapi/body-reader.ts";
+import type { ContractDocument } from "../platform/openapi/document.ts";
+import { implement, type RpcCall, type RpcService } from "../platform/rpc/service.ts";
 import type { Callers } from "./callers/callers.ts";
 import { unauthenticated } from "./errors.ts";
+import { largestPage } from "./history/history.ts";
+import { sendingRules } from "./http.ts";
 import { isNotificationId } from "./notifications/lock-notification.ts";
+import type { NotificationPreview } from "./notifications/preview.ts";
 import type { NotificationProgress } from "./notifications/progress.ts";
+import type { RecipientOutcome } from "./notifications/recipients.ts";
+import type { Sending } from "./notifications/sending.ts";
 import type { WatchProgress } from "./notifications/watch-progress.ts";
+import type { PageRequest } from "./pages.ts";
 
 interface Dependencies {
   readonly callers: Omit<Callers, "close">;
@@ -84,4 +102,102 @@ function progressMessage(
     ...(recalledAt !== null && { recalledAt }),
     ...(notice !== undefined && { notice }),
   };
+}
+
+/** The last page that may be asked for, as the document says. */
+const lastPage = 1_000_000;
+
+interface NotificationDependencies {
+  readonly callers: Pick<Callers, "backoffice">;
+  readonly sending: Sending;
+  /** The document, whose schemas bodies of JSON and messages share. */
+  readonly document: ContractDocument;
+}
+
+/** push.v1.NotificationService. Its messages in their JSON form are the bodies of the operations over HTTP. */
+export function notificationRpc({ callers, sending, document }: NotificationDependencies): RpcService {
+  const readBody = createBodyReader<operations>(document, sendingRules(sending));
+
+  const limitOf = (id: string) => document.operations.find((one) => one.id === id)?.bodyLimit ?? 0;
+  const clients = new WeakMap<RpcCall, string>();
+
+  async function admits(call: RpcCall): Promise<void> {
+    const caller = await withRequestTimeout(callers.backoffice(call.metadata("authorization")));
+    if (!caller) throw unauthenticated();
+    clients.set(call, caller.clientId);
+  }
+
+  return implement(
+    NotificationService,
+    {
+      async createNotification(request, call) {
+        const { metadata } = call;
+        const clientId = clients.get(call);
+        if (clientId === undefined) throw unauthenticated();
+        const body = toJson(CreateNotificationRequestSchema, request);
+        const notification = readBody("createNotification", body, metadata);
+        const key = metadata("idempotency-key");
+        const { id, warnings } = await sending.create(clientId, notification, key);
+        return { id, warnings: [...warnings] };
+      },
+      async previewNotification(request, { metadata }) {
+        const body = toJson(PreviewNotificationRequestSchema, request);
+        return previewMessage(await sending.preview(readBody("previewNotification", body, metadata)));
+      },
+      async listRecipients({ notificationId, page, size = 20 }) {
+        if (!isNotificationId(notificationId))
+          throw invalidInput([{ pointer: "/body/notificationId", message: "is not a UUID" }]);
+        const { content, ...same } = await sending.recipients(
+          notificationId.toLowerCase(),
+          recipientsPage(page, size),
+        );
+        return { ...same, content: content.map(outcomeMessage) };
+      },
+    },
+    {
+      admits,
+      refusesUnknownMembers: true,
+      maxMessageBytes: {
+        createNotification: limitOf("createNotification"),
+        previewNotification: limitOf("previewNotification"),
+      },
+    },
+  );
+}
+
+/** As over HTTP: a page has 100 at most, however many are asked for. */
+function recipientsPage(page: number, size: number): PageRequest {
+  const errors = [
+    ...(page > lastPage ? [{ pointer: "/body/page", message: `must be <= ${lastPage}` }] : []),
+    ...(size < 1 ? [{ pointer: "/body/size", message: "must be >= 1" }] : []),
+  ];
+  if (errors.length > 0) throw invalidInput(errors);
+  return { page, size: Math.min(size, largestPage) };
+}
+
+function previewMessage(
+  preview: NotificationPreview,
+): MessageInitShape<typeof PreviewNotificationResponseSchema> {
+  const { users, breakdown, excluded, payloads, finishesAt, warnings, ...same } = preview;
+  return {
+    ...same,
+    breakdown: breakdown.map(({ language, platform, ...share }) => ({
+      ...share,
+      ...(language !== null && { language }),
+      ...(platform !== null && { platform }),
+    })),
+    excluded: excluded.map(({ reason, devices }) => ({ reason: ExclusionReason[reason], devices })),
+    payloads: payloads.map(({ language, ...size }) => ({ ...size, ...(language !== null && { language }) })),
+    warnings: [...warnings],
+    ...(users !== null && { users }),
+    ...(finishesAt !== null && { finishesAt }),
+  };
+}
+
+function outcomeMessage({
+  outcome,
+  reason,
+  ...same
+}: RecipientOutcome): MessageInitShape<typeof RecipientOutcomeSchema> {
+  return { ...same, outcome: MessageOutcome[outcome], ...(reason !== null && { reason }) };
 }

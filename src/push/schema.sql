@@ -15,3 +15,5 @@ ALTER TABLE "push"."history_views" DROP CONSTRAINT "history_views_pkey",
 ALTER TABLE "push"."history_blocks" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);
 --> statement-breakpoint
 ALTER TABLE "push"."history_views" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);
+--> statement-breakpoint
+ALTER TABLE "push"."history_entries" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);

@@ -26,7 +26,7 @@ import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 export const push = pgSchema("push");
 
 /** Text for ids, compared as bytes: several times faster than by the rules of a language. */
-const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
+export const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
 /** The zone id of a device, as its app has given it: the name of a time zone, or else minutes east of UTC. */
 export const zoneIdOf = (timeZone: SQLWrapper, utcOffset: SQLWrapper): SQL =>
@@ -56,6 +56,10 @@ export const devices = push.table(
     renewedAt: instant("renewed_at").notNull(),
     /** The authorization of the token with which it was last registered, with whose end it goes. Null: not known. */
     authorizationId: text("authorization_id"),
+    /** A language tag (BCP 47) with its script, the likely one if need be: de-Latn-AT. Null: its app has given none. */
+    language: byteOrderedText("language"),
+    /** What its app has said that it is: ios, android or web. Null: nothing; its provider may say it then. */
+    platform: text("platform"),
   },
   (table) => [
     uniqueIndex("devices_token_unique").on(table.tokenHash),
@@ -63,6 +67,7 @@ export const devices = push.table(
     index("devices_expiry").on(table.expiresAt),
     // Planning finds its recipients by this index, and the zones that are in use.
     index("devices_zone").on(zoneIdOf(table.timeZone, table.utcOffset), table.id),
+    check("devices_platform", sql`${table.platform} in ('ios', 'android', 'web')`),
   ],
 );
 
@@ -81,13 +86,31 @@ export const notifications = push.table(
   {
     /** UUIDv7 whose time is accepted_at, so ids are in the order of acceptance. */
     id: uuid("id").primaryKey(),
+    /** In the default language, as is the message. Both are empty in a silent notification. */
     title: text("title").notNull(),
     message: text("message").notNull(),
     image: text("image"),
-    /** Minutes; null in a test run. */
+    /** Its texts in all languages, and what else goes to devices. Null: there is only what stands above. */
+    content: jsonb("content"),
+    /**
+     * Whom it is for. OFFSETS: devices at `utc_offsets`. USERS: those of `notification_users` alone, as in a TEST run.
+     * FILTERS, EVERYBODY: devices that `audience` describes, and those users.
+     */
+    kind: text("audience_kind").notNull().default("OFFSETS"),
+    /** Minutes; null unless it is for OFFSETS. */
     utcOffsets: smallint("utc_offsets").array(),
-    /** The recipients of a test run, instead of offsets. */
-    userIds: text("user_ids").array(),
+    /** The filters, and how many users are named. Null if it is for OFFSETS. */
+    audience: jsonb("audience"),
+    /** The last device that existed when it was accepted: it goes to no later one. Null: it names no users. */
+    lastDeviceId: bigint("last_device_id", { mode: "number" }),
+    /** How providers treat its messages: high or normal. */
+    priority: text("priority").notNull().default("high"),
+    /** What it replaces on a device, and is replaced by: what has the same. Null: its id. */
+    collapseId: text("collapse_id"),
+    /** The most messages in a second, over all providers and processes. Null: only the providers' own limits hold. */
+    maxPerSecond: integer("max_per_second"),
+    /** Whether its recipients have an entry in their history. */
+    history: boolean("history").notNull().default(true),
     /** The client that sent it; null in a test run. */
     clientId: text("client_id"),
     state: text("state").notNull(),
@@ -121,7 +144,10 @@ export const notifications = push.table(
       "notifications_state",
       sql`${table.state} in ('PLANNING', 'SENDING', 'PAUSED', 'COMPLETED', 'CANCELLED')`,
     ),
-    check("notifications_audience", sql`(${table.utcOffsets} is null) <> (${table.userIds} is null)`),
+    check("notifications_kind", sql`${table.kind} in ('OFFSETS', 'USERS', 'FILTERS', 'EVERYBODY', 'TEST')`),
+    check("notifications_offsets", sql`(${table.utcOffsets} is not null) = (${table.kind} = 'OFFSETS')`),
+    check("notifications_audience", sql`(${table.audience} is null) = (${table.kind} = 'OFFSETS')`),
+    check("notifications_priority", sql`${table.priority} in ('high', 'normal')`),
   ],
 );
 
@@ -180,16 +206,18 @@ export const historyViews = push.table(
 );
 
 /**
- * Ranges of device ids that are still to be planned. Taking one raises `tries` and puts off `due_at`; its step goes on
- * only if `tries` is still the same.
+ * Ranges of device ids, and of the positions of named users, that are still to be planned. Taking one raises `tries` and
+ * puts off `due_at`; its step goes on only if `tries` is still the same.
  */
 export const planRanges = push.table(
   "plan_ranges",
   {
     notificationId: uuid("notification_id").notNull(),
-    /** The ids of its devices are greater than this id. */
+    /** DEVICES: it has ids of devices. USERS: positions in `notification_users`. */
+    axis: text("axis").notNull().default("DEVICES"),
+    /** Its ids or positions are greater than this. */
     after: bigint("after_id", { mode: "number" }).notNull(),
-    /** The last of these ids. Null in the first range until planning begins: the last device that exists then. */
+    /** The last of them. Null in a first range of DEVICES until planning begins: the last device that exists then. */
     through: bigint("through_id", { mode: "number" }),
     /** The number of the range among the notification's; 0 is the first one, -1 that of a test run. */
     rangeNumber: integer("range_number").notNull(),
@@ -199,8 +227,9 @@ export const planRanges = push.table(
     dueAt: instant("due_at").notNull().default(sql`now()`),
   },
   (table) => [
-    primaryKey({ name: "plan_ranges_pkey", columns: [table.notificationId, table.after] }),
+    primaryKey({ name: "plan_ranges_pkey", columns: [table.notificationId, table.axis, table.after] }),
     index("plan_ranges_due").on(sql`least(${table.rangeNumber}, 1)`, table.dueAt),
+    check("plan_ranges_axis", sql`${table.axis} in ('DEVICES', 'USERS')`),
   ],
 );
 
@@ -222,6 +251,7 @@ export const deliveryChunks = push.table(
     id: bigserial("id", { mode: "number" }).primaryKey(),
     notificationId: uuid("notification_id").notNull(),
     provider: text("provider").notNull(),
+    /** 0 unless its notification is for OFFSETS: others are not cut by offset. */
     utcOffset: smallint("utc_offset").notNull(),
     state: text("state").notNull().default("READY"),
     /** Chunks of low turns come first: -1 in a test run, 0 in a first range, then 1,000 × range + number within it. */
@@ -336,46 +366,6 @@ export const providerStates = push.table(
     primaryKey({ name: "provider_states_pkey", columns: [table.provider, table.service] }),
     check("provider_states_cause", sql`${table.cause} in ('unavailable', 'refused', 'foreign')`),
   ],
-);
-
-/**
- * Devices that a provider has reported dead. WAITING: removed after a delay, unless removals are held. CONFIRMED: to be
- * removed now. REMOVED: kept for a day, for the safety stop.
- */
-export const deadReports = push.table(
-  "dead_reports",
-  {
-    deviceId: bigint("device_id", { mode: "number" }).primaryKey(),
-    provider: text("provider").notNull(),
-    userId: byteOrderedText("user_id").notNull(),
-    /** The time as of which the provider reports it dead. A device that was renewed since is alive. */
-    asOf: instant("as_of").notNull(),
-    reportedAt: instant("reported_at").notNull(),
-    state: text("state").notNull(),
-  },
-  (table) => [
-    index("dead_reports_provider").on(table.provider, table.reportedAt),
-    index("dead_reports_user").on(table.userId),
-    check("dead_reports_state", sql`${table.state} in ('WAITING', 'CONFIRMED', 'REMOVED')`),
-  ],
-);
-
-/** The last responses of providers, for the safety stop: a row each time that results of a chunk are stored. */
-export const providerResponses = push.table(
-  "provider_responses",
-  {
-    id: bigserial("id", { mode: "number" }).primaryKey(),
-    provider: text("provider").notNull(),
-    at: instant("responded_at").notNull(),
-    /** Users whose devices were accepted or reported dead. */
-    userCount: integer("user_count").notNull(),
-    /** Users of whom no device was accepted. */
-    deadUserCount: integer("dead_user_count").notNull(),
-    /** Hashes of the ids of the users with an accepted device; `dead_hashes` has those of the users without one. */
-    aliveHashes: integer("alive_hashes").array().notNull().default([]),
-    deadHashes: integer("dead_hashes").array().notNull().default([]),
-  },
-  (table) => [index("provider_responses_newest").on(table.provider, table.id)],
 );
 
 /** The last run of the test trigger: one row at most. */

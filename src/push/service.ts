@@ -19,6 +19,7 @@ import { type ContractDocument, contractTexts, loadContract } from "../platform/
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
 import { pushMigrations } from "./database.ts";
+import { createCurrentRates } from "./delivery/current-rates.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices, type Devices } from "./devices/devices.ts";
@@ -36,15 +37,20 @@ import {
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
+import { createCountAccepted } from "./notifications/acceptance-metrics.ts";
 import { completeIfDone, completeNotification } from "./notifications/complete-notification.ts";
+import { createCountAudience } from "./notifications/count-audience.ts";
 import { createFollower } from "./notifications/follower.ts";
 import { lockNotification } from "./notifications/lock-notification.ts";
 import { confirmedNotifications, createNotifications } from "./notifications/notifications.ts";
+import { createPayloadsOf } from "./notifications/payload-findings.ts";
 import { startPlanners } from "./notifications/plan-notification.ts";
+import { createRecipients } from "./notifications/recipients.ts";
+import { createSending } from "./notifications/sending.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
 import type { Work } from "./queue/work.ts";
-import { pushRpc } from "./rpc.ts";
+import { notificationRpc, pushRpc } from "./rpc.ts";
 import { inbox, outbox, relayLeases } from "./schema.ts";
 import type { PushSettings } from "./settings.ts";
 import { observeStates } from "./state-gauges.ts";
@@ -97,14 +103,24 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const devices = createLimitedDevices(parts, cache);
   const history = createHistory({ db });
   const { ttlSeconds, testUserIds } = settings;
+  const { imageBaseUrl } = settings.providers;
+  const accepting = { db, wakeUps, clock, ttlSeconds, accepted: createCountAccepted(metrics) };
   const notifications = confirmedNotifications(
-    createNotifications({ db, wakeUps, follow: follower.follow, clock, ttlSeconds, testUserIds, logger }),
+    createNotifications({ ...accepting, follow: follower.follow, testUserIds, logger }),
     confirm,
   );
   const watchProgress = createWatchProgress({ notifications });
   const providerControl = createProviderControl({ db, wakeUps, providers: settings.providers.names });
+  const sending = createSending({
+    ...{ ...accepting, providers: settings.providers.names },
+    imageBaseUrl,
+    payloadsOf: createPayloadsOf({ providers, ttlSeconds, imageBaseUrl }),
+    count: createCountAudience(db, settings.providers.names),
+    rates: createCurrentRates(db, settings.delivery.maxPerSecond),
+    recipients: createRecipients(db),
+  });
   const http = pushHttp(
-    { callers, devices, history, notifications, providers: providerControl },
+    { callers, devices, history, notifications, providers: providerControl, sending },
     { document, logger, observer: metrics.http, validateResponses },
   );
   const events = await openPushEvents(parts, eventLog);
@@ -124,7 +140,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   }
 
   const workers: Loop[] = [];
-  let sending: ReturnType<typeof startSending> | undefined;
+  let delivering: ReturnType<typeof startSending> | undefined;
   let stopping: Promise<unknown> | undefined;
   async function stopWorkers(): Promise<void> {
     stopping ??= Promise.all(workers.map((worker) => worker.stop()));
@@ -134,7 +150,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   return {
     http,
     document,
-    rpc: [pushRpc({ callers, watchProgress })],
+    rpc: [pushRpc({ callers, watchProgress }), notificationRpc({ callers, sending, document })],
     database,
     broker: broker && {
       async prepare() {
@@ -145,17 +161,17 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     prepare: () => callers.prepare(),
     startWorkers() {
       if (stopping) return;
-      sending = startSending(parts);
+      delivering = startSending(parts);
       workers.push(
         ...startPlanners({ db, wakeUps, clock, logger, providers: settings.providers.names }),
         follower.start(),
-        sending,
+        delivering,
         startPushJanitor(parts, broker),
         events.startRelay(),
         ...(broker ? startConsumptions(parts, broker, handleEvent) : []),
       );
     },
-    warnings: () => sending?.warnings() ?? [],
+    warnings: () => delivering?.warnings() ?? [],
     stopWorkers,
     async stop(graceMs) {
       const timer = new AbortController();
@@ -232,9 +248,9 @@ function startSending({ settings, db, clock, ...parts }: Parts) {
 }
 
 function startPushJanitor({ settings, db, logger, metrics }: Parts, broker: Broker | undefined): Loop {
-  const { historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
+  const { historyRetentionDays, outcomeRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
   return startJanitor({
-    ...{ db, historyRetentionDays, logger, intervalSeconds },
+    ...{ db, historyRetentionDays, outcomeRetentionDays, logger, intervalSeconds },
     // The setting of auth decides for how long the broker keeps an event, so the broker is asked.
     ...(broker && {
       inboxRetentionDays: async () => (await broker.retentionDays(deletionsConsumer.stream)) + 1,

@@ -77,6 +77,12 @@ export const pushTable = {
     kind: integer(1, 3650),
     default: "180",
   },
+  PUSH_OUTCOME_RETENTION_DAYS: {
+    description:
+      "How many days after a notification to at most 1,000 named users it is kept what became of each device.",
+    kind: integer(1, 3650),
+    default: "7",
+  },
   PUSH_MAX_DEVICES_PER_USER: {
     description: "Devices that a user may have; the one that was renewed longest ago gives way to another.",
     kind: integer(1, 1_000),

@@ -89,6 +89,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
     maxDevicesPerUser: settings.PUSH_MAX_DEVICES_PER_USER,
     maxSavesPerMinute: settings.PUSH_MAX_SAVES_PER_MINUTE,
     historyRetentionDays: settings.HISTORY_RETENTION_DAYS,
+    outcomeRetentionDays: settings.PUSH_OUTCOME_RETENTION_DAYS,
     ttlSeconds: settings.PUSH_TTL_SECONDS,
     /** The values of DeliverySettings. */
     delivery: {

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import type { Scenario } from "../../src/development/provider-fakes/scenario.ts";
 import { type BenchServer, startBenchServer } from "./processes.ts";
 
-const ports = { control: 19_300, fcm: 19_301, apns: 19_302, webpush: 19_303 };
+const ports = { control: 22_020, fcm: 22_021, apns: 22_022, webpush: 22_023 };
 
 /** What FCM accepted. The times are milliseconds since the epoch; null as long as there is no message. */
 export interface FcmLedger {
@@ -15,6 +15,13 @@ export interface FcmLedger {
   readonly repeats: number;
   readonly firstAt: number | null;
   readonly lastAt: number | null;
+}
+
+/** What FCM accepted for a token; the times are those of the {@link FcmLedger}. */
+interface FcmToken {
+  readonly token: string;
+  readonly count: number;
+  readonly messages: readonly { readonly firstAt: number }[];
 }
 
 /** The fakes' answer, of which only FCM is of interest here. */
@@ -29,6 +36,8 @@ export interface Fakes {
   summary(): Promise<FcmLedger>;
   /** The same; strangers are tokens that nobody should have reached. */
   ledger(): Promise<FcmLedger & { readonly strangers: number }>;
+  /** What FCM accepted, token by token. */
+  tokens(): AsyncGenerator<FcmToken>;
   /** Has FCM play a scenario. */
   play(scenario: Scenario): Promise<void>;
   /** Ends all scenarios and empties the ledger. */
@@ -71,6 +80,7 @@ export async function startFakes(directory: string): Promise<Fakes> {
     env,
     summary,
     ledger: async () => ({ ...(await summary()), strangers: await countStrangers(control) }),
+    tokens: () => tokensAt(control),
     async play(scenario) {
       await call("POST", "/play?provider=fcm", scenario);
     },
@@ -85,20 +95,24 @@ export async function startFakes(directory: string): Promise<Fakes> {
   };
 }
 
-async function countStrangers(control: string): Promise<number> {
-  let strangers = 0;
-  let after = "";
-  for (;;) {
+async function* tokensAt(control: string): AsyncGenerator<FcmToken> {
+  for (let after = ""; ; ) {
     const page = await fetch(
       `${control}/ledger/tokens?provider=fcm&limit=10000&after=${encodeURIComponent(after)}`,
     );
     const lines = (await page.text()).split("\n").filter((line) => line !== "");
-    const entries = lines.map((line): { token: string } => JSON.parse(line));
-    strangers += entries.filter(({ token }) => !token.startsWith("device-")).length;
+    const entries = lines.map((line): FcmToken => JSON.parse(line));
+    yield* entries;
     const last = entries.at(-1);
-    if (!last) return strangers;
+    if (!last) return;
     after = last.token;
   }
+}
+
+async function countStrangers(control: string): Promise<number> {
+  let strangers = 0;
+  for await (const { token } of tokensAt(control)) if (!token.startsWith("device-")) strangers += 1;
+  return strangers;
 }
 
 /** An access token of the back office, issued by the password grant to an identity made for it. */
@@ -137,13 +151,41 @@ export async function backofficeToken(auth: string): Promise<string> {
 
 /** The ports of the services of a send. */
 export const servicePorts = {
-  auth: 18_080,
-  authGrpc: 19_090,
-  authManagement: 18_081,
-  push: 18_180,
-  pushGrpc: 19_190,
-  pushManagement: 18_181,
+  auth: 22_030,
+  authGrpc: 22_032,
+  authManagement: 22_031,
+  push: 22_033,
+  pushGrpc: 22_034,
+  pushManagement: 22_035,
 };
+
+/** Where the calls of an operator begin. */
+export const pushBase = `http://127.0.0.1:${servicePorts.push}/api/push-orchestration/v1/pushprovider`;
+
+interface Progress {
+  readonly state: string;
+  readonly planned: number;
+  readonly sent: number;
+  readonly failed: number;
+  readonly dropped: number;
+  readonly remaining: number;
+  readonly deadLettered: number;
+  readonly recipients: number;
+}
+
+/** The progress of a notification. @throws if it does not add up */
+export async function progressOf(token: string, id: string): Promise<Progress> {
+  const response = await fetch(`${pushBase}/notifications/${id}`, {
+    headers: { Authorization: `Bearer ${token}` },
+  });
+  if (!response.ok) throw new Error(`progress: ${response.status} ${await response.text()}`);
+  const progress: Progress = JSON.parse(await response.text());
+  const { planned, sent, failed, dropped, deadLettered, remaining } = progress;
+  if (planned !== sent + failed + dropped + deadLettered + remaining) {
+    throw new Error(`progress does not add up: ${JSON.stringify(progress)}`);
+  }
+  return progress;
+}
 
 /**
  * Starts auth and push, a process each, on the database of the environment, which is migrated by that.
@@ -162,6 +204,9 @@ export async function startServices(
       [],
       {
         ...environment,
+        ...(service === "push" && process.env["PUSH_NODE_OPTIONS"]
+          ? { NODE_OPTIONS: process.env["PUSH_NODE_OPTIONS"] }
+          : {}),
         SERVICES: service,
         SERVER_PORT: `${http}`,
         GRPC_PORT: `${grpc}`,

@@ -25,7 +25,7 @@ export async function judgeRun(
 
 async function loadDevices(admin: postgres.Sql): Promise<Device[]> {
   const rows = await admin<Omit<Device, "isHealthy" | "isBlocked">[]>`
-    select id::float8 as id, provider, token, utc_offset as "utcOffset", deleted_at is not null as "isDeleted",
+    select id::float8 as id, user_id as "userId", provider, token, utc_offset as "utcOffset", deleted_at is not null as "isDeleted",
       was_first as "wasFirst"
     from chaos.devices`;
   return rows.map((row) => {
@@ -69,7 +69,7 @@ async function accountOf(admin: postgres.Sql, id: string): Promise<Account> {
 
 /**
  * Users who have a planned device and no entry, or an entry and no planned device. Users without any device left may
- * have been forgotten, and their entries with them.
+ * have been forgotten, and their entries with them. An entry of `--kills` that is a row has the user's own value.
  */
 async function historyWrong(admin: postgres.Sql, id: string): Promise<number> {
   const [found] = await admin<{ wrong: number }[]>`
@@ -82,6 +82,9 @@ async function historyWrong(admin: postgres.Sql, id: string): Promise<number> {
       join push.history_users u on u.user_number / 512 = b.user_block
         and get_bit(b.recipient_bits, (u.user_number % 512)::int) = 1
       where b.notification_id = ${id}
+      union all
+      select case e.variables ->> 'name' when u.user_id then u.user_id end
+      from push.history_entries e join push.history_users u using (user_number) where e.notification_id = ${id}
     )
     select count(*)::int as wrong from planned full join entry using (user_id)
     where planned.user_id is null or (entry.user_id is null and planned.has_device)`;

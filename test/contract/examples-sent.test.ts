@@ -127,9 +127,8 @@ describe("push", () => {
   const examples = examplesOf(JSON.parse(contractTexts("push-orchestration").json));
 
   it.each(examples)("$operationId, $name", async (example) => {
-    const token = await (example.operationId === "sendPushNotification"
-      ? server.backofficeToken()
-      : server.userToken());
+    const isOfUser = /PushToken$/.test(example.operationId);
+    const token = await (isOfUser ? server.userToken() : server.backofficeToken());
     await expectAnswer(example, await send(server.base, `Bearer ${token}`, example));
   });
 });

@@ -31,10 +31,15 @@ const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", 
 /** What may be refused although its form is right: what it says does not hold. */
 const ofContent: Record<string, RegExp> = {
   "400":
-    /is longer than 4000 bytes in UTF-8|is longer than 1000 bytes in a URL|"\/body\/expiration","message":"is not a date-time|"\/header\/barrier-user-utc-offset","message":"is neither|must be a moment in the future|"\/body\/provider","message":"must be one of|"\/body\/token"/,
+    /is longer than (?:4000|64) bytes in UTF-8|is longer than 1000 bytes in a URL|"\/body\/expiration","message":"is not a date-time|"\/header\/barrier-user-utc-offset","message":"is neither|must be a moment in the future|is not the tag of a language|"\/body\/provider","message":"must be one of|"\/body\/token"/,
   "404": /notification_not_found|dead_letter_not_found|does not use this push provider/,
   "409": /idempotency_key_reused|notification_finished/,
 };
+
+/** What is refused of a notification to anyone although its form is right. */
+const ofNotifications =
+  /names nobody|unless the notification is silent|must be absent|is not a language tag|has no text among|is required where|is the same language|is not a time zone|is not a UTC offset|is named before|must have at least 1 member|neither an https URL|have a name of 1 to 128|keep for themselves|holds \{\{/;
+const toAnyone = ["createNotification", "previewNotification"];
 
 const moments = fc.date({
   min: new Date("2100-01-01"),
@@ -53,6 +58,29 @@ fuzz({
     id: fc.constant(undefined).map(() => notificationId),
     expiration: moments.map((date) => date.toISOString()),
     provider: fc.constant("outbox"),
+    language: fc.constantFrom("de-AT", "zh_hant_tw", "iw"),
+    audience: fc.constantFrom<unknown[]>(
+      { users: ["a", "b"], except: [{ platforms: ["web"], utcOffsets: null }] },
+      {
+        anyOf: [{ languages: ["de"], timeZones: ["europe/berlin"] }, { utcOffsets: [3, 330] }],
+        exceptUsers: ["a"],
+      },
+      { everybody: true, users: null },
+    ),
+    content: fc.constantFrom<unknown[]>(
+      {
+        texts: { de: { title: "t", message: "m" }, "en-GB": { title: "t", message: "m" } },
+        defaultLanguage: "de",
+      },
+      {
+        texts: { en: { title: "t", message: "m" } },
+        link: "myapp://a",
+        data: { a: "" },
+        badge: 0,
+        tooLong: "refuse",
+      },
+      { silent: true, data: { a: "b" } },
+    ),
     "barrier-user-utc-offset": fc.constantFrom(
       "Z",
       "3",
@@ -66,5 +94,7 @@ fuzz({
     "Idempotency-Key": fc.constantFrom("a", "b"),
   },
   known: () => ({ id: notificationId }),
-  isOfContent: (_operation, { status, text }) => ofContent[status]?.test(text) === true,
+  isOfContent: ({ id }, { status, text }) =>
+    ofContent[status]?.test(text) === true ||
+    (status === 400 && toAnyone.includes(id) && ofNotifications.test(text)),
 });

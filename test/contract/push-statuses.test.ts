@@ -39,6 +39,10 @@ const backoffice = (on: Deployment = "healthy") => deployments.backoffice(on);
 
 const aDevice = () => ({ token: randomUUID(), expiration: "2100-01-01T00:00:00Z" });
 const aNotification = () => ({ title: "Hello", message: "How are you?", utcOffsets: [14] });
+const toSomebody = () => ({
+  audience: { users: ["somebody"] },
+  content: { texts: { en: { title: "Hello", message: "How are you?" } } },
+});
 const nobody = { id: "019aa4b1-9d3c-7a52-8c11-5be0a1f6d201" };
 
 /** A notification that is on its way. */
@@ -57,24 +61,27 @@ async function after(operation: string): Promise<{ id: string }> {
 
 const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", "getNotificationsSummary"];
 const controls = ["pauseNotification", "resumeNotification", "cancelNotification"];
-const aboutOne = ["getNotification", "listFailures", "recallNotification", ...controls];
+const aboutOne = ["getNotification", "listFailures", "listRecipients", "recallNotification", ...controls];
+const toAnyone = ["createNotification", "previewNotification"];
 const ofProviders = ["resumeProvider", "confirmRemovals", "discardRemovals"];
 const lists = ["listNotifications", "listDeadLetters"];
 const pages = ["getNotificationsHistory", "getNotificationsSummary", ...lists];
 const ofBackoffice = [
   ...["sendPushNotification", "replayDeadLetter", "replayAllDeadLetters", "listProviders"],
-  ...[...lists, ...aboutOne, ...ofProviders],
+  ...[...lists, ...aboutOne, ...ofProviders, ...toAnyone],
 ];
 const guarded = [...ofUsers, ...ofBackoffice];
 const all = [...guarded, "startTestNotifications"];
-const withBody = ["savePushToken", "deletePushToken", "sendPushNotification"];
-const withJsonAnswer = [...pages, ...aboutOne, ...ofProviders, "listProviders"];
+const withShortBody = ["savePushToken", "deletePushToken", "sendPushNotification"];
+const withBody = [...withShortBody, ...toAnyone];
+const withJsonAnswer = [...pages, ...aboutOne, ...ofProviders, ...toAnyone, "listProviders"];
 
 /** What is sent to each operation beside credentials, and nothing is wrong with. */
 const contents: Record<string, () => CallOptions> = {
   savePushToken: () => ({ json: aDevice() }),
   deletePushToken: () => ({ json: { token: "unknown" } }),
   sendPushNotification: () => ({ json: aNotification() }),
+  ...Object.fromEntries(toAnyone.map((operation) => [operation, () => ({ json: toSomebody() })])),
   replayDeadLetter: () => ({ path: { id: "4711" } }),
   ...Object.fromEntries(aboutOne.map((operation) => [operation, () => ({ path: nobody })])),
   ...Object.fromEntries(
@@ -104,6 +111,8 @@ const successes: Case[] = [
   ...each(["startTestNotifications"], { status: 202, when: "to anybody" }),
   ...each(["startTestNotifications"], { status: 202, when: "again" }),
   ...each(["sendPushNotification"], { status: 204, when: "to the back office" }),
+  ...each(["createNotification"], { status: 201, when: "to the back office" }),
+  ...each(["previewNotification"], { status: 200, when: "to the back office" }),
   one("deletePushToken", 204, "without a body", () => ({ as: user() })),
   one("getNotification", 200, "for one that exists", async () => ({ as: backoffice(), path: await sent() })),
   one("pauseNotification", 200, "for one on its way", async () => ({ as: backoffice(), path: await sent() })),
@@ -119,7 +128,9 @@ const successes: Case[] = [
     as: backoffice(),
     path: await sent(),
   })),
-  one("listFailures", 200, "for one that exists", async () => ({ as: backoffice(), path: await sent() })),
+  ...["listFailures", "listRecipients"].map((operation) =>
+    one(operation, 200, "for one that exists", async () => ({ as: backoffice(), path: await sent() })),
+  ),
   ...each([...ofProviders, "listProviders"], { status: 200, when: "to the back office" }),
   one("replayDeadLetter", 204, "for one whose notification may go on", () => ({
     as: backoffice(),
@@ -211,16 +222,21 @@ const refusals: Case[] = [
     () => ({ as: backoffice(), path: { id: deployments.deadLetters.cancelled } }),
     "notification_finished",
   ),
-  one(
-    "sendPushNotification",
-    409,
-    "for another notification under the same key",
-    async () => {
-      const request = { as: backoffice(), headers: { "idempotency-key": randomUUID() } };
-      await deployments.call("healthy")("sendPushNotification", { ...request, json: aNotification() });
-      return { ...request, json: { ...aNotification(), title: "Another" } };
-    },
-    "idempotency_key_reused",
+  ...[
+    { operation: "sendPushNotification", json: { ...aNotification(), title: "Another" } },
+    { operation: "createNotification", json: toSomebody() },
+  ].map(({ operation, json }) =>
+    one(
+      operation,
+      409,
+      "for another notification under the same key",
+      async () => {
+        const request = { as: backoffice(), headers: { "idempotency-key": randomUUID() } };
+        await deployments.call("healthy")("sendPushNotification", { ...request, json: aNotification() });
+        return { ...request, json };
+      },
+      "idempotency_key_reused",
+    ),
   ),
   {
     ...one(
@@ -232,8 +248,13 @@ const refusals: Case[] = [
     ),
     tries: 1_000,
   },
-  ...each(withBody, { status: 413, when: "for a body over 64 KiB", code: "content_too_large" }, (request) =>
-    withRaw(request, "a".repeat(65_537), "application/json"),
+  ...each(
+    withShortBody,
+    { status: 413, when: "for a body over 64 KiB", code: "content_too_large" },
+    (request) => withRaw(request, "a".repeat(65_537), "application/json"),
+  ),
+  ...each(toAnyone, { status: 413, when: "for a body over 1 MiB", code: "content_too_large" }, (request) =>
+    withRaw(request, "a".repeat(1_048_577), "application/json"),
   ),
   ...each(
     withBody,

@@ -4,7 +4,9 @@ import { contractTexts, loadContract } from "../../src/platform/openapi/document
 import type { ProviderStatus } from "../../src/push/delivery/provider-control.ts";
 import { wrongApplication } from "../../src/push/errors.ts";
 import { pushHttp } from "../../src/push/http.ts";
+import type { NotificationPreview } from "../../src/push/notifications/preview.ts";
 import type { NotificationProgress } from "../../src/push/notifications/progress.ts";
+import { readNotification } from "../../src/push/notifications/read-notification.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { type CallOptions, type ContractCall, contractCall } from "../support/contract-api.ts";
 import { readContract } from "../support/contract-check.ts";
@@ -25,6 +27,12 @@ export const progress: NotificationProgress = {
       ...{ sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 1 },
     },
   ],
+};
+
+export const preview: NotificationPreview = {
+  ...{ users: 1, devices: 2, isEstimate: false, excluded: [], finishesAt: null, warnings: [] },
+  breakdown: [{ provider: "fcm", language: "de", platform: "ios", devices: 2 }],
+  payloads: [{ provider: "fcm", language: "de", bytes: 200, limit: 4096, isShortened: false }],
 };
 
 export const provider: ProviderStatus = {
@@ -77,6 +85,12 @@ export function pushOperations() {
           replayAll: note(undefined),
           failures: note([]),
           startTestRun: note(undefined),
+        },
+        sending: {
+          problems: (written) => readNotification(written, Date.now()).errors,
+          create: note({ id, warnings: [] }),
+          preview: note(preview),
+          recipients: note({ content: [], ...page }),
         },
         providers: { list: note([]), resume: note(provider), decideRemovals: note(provider) },
       },

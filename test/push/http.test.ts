@@ -20,6 +20,15 @@ describe("savePushToken", () => {
     expect(asked).toEqual(["u-1", { token: "d-1", expiration, provider: "apns", utcOffset: 330 }]);
   });
 
+  it("hands on the language and the platform", async () => {
+    await save({ ...device, language: "de_at", platform: "ios" });
+    expect(asked[1]).toMatchObject({ language: "de_at", platform: "ios" });
+    asked.length = 0;
+    await save({ ...device, language: null, platform: null });
+    expect(Object.keys(Object(asked[1]))).toEqual(["token", "expiration", "utcOffset", "authorizationId"]);
+    expect(await save({ ...device, platform: "tv" })).toMatchObject({ status: 400 });
+  });
+
   it("hands on no offset and no provider where none was sent", async () => {
     await save({ ...device, expiration: "2027-01-20T14:30:00.5+02:30" });
     const expiration = new Date("2027-01-20T12:00:00.500Z");

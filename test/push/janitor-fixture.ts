@@ -20,9 +20,11 @@ export const limit = historyRetentionDays * day;
 export const tables = [
   "devices",
   "history_blocks",
+  "history_entries",
   "history_views",
   "history_users",
   "notifications",
+  "notification_users",
   "delivery_chunks",
   "idempotency_keys",
   "inbox",

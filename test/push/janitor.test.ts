@@ -116,6 +116,19 @@ describe.each(backends)("the janitor on %s", (backend) => {
     expect(await column("state", "delivery_chunks")).toEqual(["DEAD", "DONE", "DONE", "PARKED", "READY"]);
   });
 
+  test("names and values of users go when no dead letter of their notification can be replayed", async () => {
+    const expired = await notification(60, { chunks: ["DONE", "DEAD"] });
+    const others = [
+      await notification(-60, { chunks: ["DEAD"] }),
+      await notification(60, { state: "SENDING", chunks: ["DEAD", "READY"] }),
+    ].sort();
+    await db().execute(sql`
+      insert into push.notification_users (notification_id, position, user_id)
+      select id, 1, 'anna' from unnest(${`{${[expired, ...others].join(",")}}`}::uuid[]) as id`);
+    await round();
+    expect(await column("notification_id", "notification_users")).toEqual(others);
+  });
+
   test("idempotency keys go when they expire", async () => {
     await db().execute(sql`
       insert into push.idempotency_keys values
@@ -136,6 +149,8 @@ describe.each(backends)("the janitor on %s", (backend) => {
       from push.history_blocks, generate_series(1, 400) n group by n`);
     const blocks = await count("history_blocks");
     await db().execute(sql`
+      insert into push.history_entries select user_number, ${id}::uuid from push.history_users`);
+    await db().execute(sql`
       insert into push.history_views select n, ${id}::uuid, now() from generate_series(1, 5001) n`);
     await db().execute(sql`
       insert into push.delivery_chunks (notification_id, provider, utc_offset, turn, state, device_ids, planned, sent)
@@ -152,8 +167,12 @@ describe.each(backends)("the janitor on %s", (backend) => {
     expect(record.rows).toEqual({
       devices: 5001,
       history_blocks: blocks,
+      history_entries: 3000,
       history_users: 3000,
       history_views: 5001,
+      message_outcomes: 0,
+      send_rates: 0,
+      notification_users: 0,
       delivery_chunks: 5001,
       notifications: 102,
       idempotency_keys: 5001,

@@ -13,8 +13,8 @@ describe("pages", () => {
     await history("?page=3&size=100&sort=viewed,asc&sort=sendAt&markViewed=true&more=1");
     const sort = ["viewed,asc", "sendAt"];
     expect(asked).toEqual([
-      ...["u-1", { page: 0, size: 20, sort: [] }, false],
-      ...["u-1", { page: 3, size: 100, sort }, true],
+      ...["u-1", { page: 0, size: 20, sort: [] }, false, []],
+      ...["u-1", { page: 3, size: 100, sort }, true, []],
     ]);
   });
 
@@ -25,13 +25,13 @@ describe("pages", () => {
     ["?sort=SENDAT&sort=Viewed,Asc", ["SENDAT", "Viewed,Asc"]],
   ])("are sorted by %s", async (query, sort) => {
     expect((await history(query)).status).toBe(200);
-    expect(asked).toEqual(["u-1", { page: 0, size: 20, sort }, false]);
+    expect(asked).toEqual(["u-1", { page: 0, size: 20, sort }, false, []]);
   });
 
   it.each(["True", "true", "TRUE"])("are marked as viewed for %s, and not for its opposite", async (yes) => {
     await history(`?markViewed=${yes}`);
     await history(`?markViewed=${yes === "True" ? "False" : "false"}`);
-    expect([asked[2], asked[5]]).toEqual([true, false]);
+    expect([asked[2], asked[6]]).toEqual([true, false]);
   });
 
   it("have 100 entries at most, whatever is asked for", async () => {
@@ -68,7 +68,12 @@ describe("pages", () => {
       fetch(`${origin()}${path}?markViewed=true`, { method, headers: { authorization: user } });
     for (const method of ["HEAD", "GET"]) expect((await ask(method)).status).toBe(200);
     const first = { page: 0, size: 20, sort: [] };
-    expect(asked).toEqual([...["u-1", first, false], ...["u-1", first, true]]);
+    expect(asked).toEqual([...["u-1", first, false, []], ...["u-1", first, true, []]]);
+  });
+
+  it("are in the languages of the reader, in canonical form, the most wanted first", async () => {
+    await asUser("getNotificationsHistory", { headers: { "accept-language": "*, en;q=0.5, zh_TW" } });
+    expect(asked[3]).toEqual(["zh-TW", "en"]);
   });
 
   it("count for a summary only where a page was asked for", async () => {

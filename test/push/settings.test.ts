@@ -45,6 +45,7 @@ describe("in development mode", () => {
       backofficeClientId: "backoffice",
       testUserIds: [],
       historyRetentionDays: 180,
+      outcomeRetentionDays: 7,
       ttlSeconds: 86_400,
       maxDevicesPerUser: 20,
       maxSavesPerMinute: 60,

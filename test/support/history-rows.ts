@@ -8,8 +8,11 @@ import { entriesFor, numberOf } from "../../src/push/history/history-blocks.ts";
 export const historyEntries: SQL = sql`(
   select u.user_id, b.notification_id, v.viewed_at is not null as viewed, v.viewed_at
   from push.history_users u
-  join push.history_blocks b on b.user_block = u.user_number / 512
-    and get_bit(b.recipient_bits, (u.user_number % 512)::int) = 1
+  cross join lateral (
+    select notification_id from push.history_blocks
+    where user_block = u.user_number / 512 and get_bit(recipient_bits, (u.user_number % 512)::int) = 1
+    union all select notification_id from push.history_entries where user_number = u.user_number
+  ) b
   left join push.history_views v on v.user_number = u.user_number and v.notification_id = b.notification_id
 ) as history`;
 
@@ -36,7 +39,7 @@ export async function viewEntries(db: Database, which: SQL): Promise<void> {
 }
 
 export async function clearHistory(db: Database): Promise<void> {
-  for (const table of ["history_blocks", "history_views", "history_users"]) {
+  for (const table of ["history_blocks", "history_entries", "history_views", "history_users"]) {
     await db.execute(sql`delete from push.${sql.identifier(table)}`);
   }
 }

@@ -22,6 +22,8 @@ export interface Audience {
   readonly users: number;
   /** Where the devices are, in turn; {@link worldOffsets} unless given. Each gives chunks of its own. */
   readonly offsets?: readonly number[];
+  /** Their languages, with their scripts, in turn; unless given, none has said. */
+  readonly languages?: readonly string[];
 }
 
 /**
@@ -30,17 +32,19 @@ export interface Audience {
  */
 export async function fillAudience(
   db: Database,
-  { devices, users, offsets = worldOffsets }: Audience,
+  { devices, users, offsets = worldOffsets, languages = [] }: Audience,
   progress: (count: number) => void = () => undefined,
 ): Promise<void> {
   const step = 50_000;
   const offsetArray = `{${offsets.join(",")}}`;
+  const languageArray = `{${languages.join(",")}}`;
   for (let from = 1; from <= devices; from += step) {
     const to = Math.min(from + step - 1, devices);
     await insert(
       db,
       sql`select 'user-' || (n % ${users}::int), 'device-' || n,
-          (${offsetArray}::smallint[])[n % ${offsets.length}::int + 1], now() + interval '30 days'
+          (${offsetArray}::smallint[])[n % ${offsets.length}::int + 1], now() + interval '30 days',
+          (${languageArray}::text[])[n % ${Math.max(1, languages.length)}::int + 1]
         from generate_series(${from}::int, ${to}::int) n`,
     );
     progress(to);
@@ -48,22 +52,24 @@ export async function fillAudience(
   const others = Math.max(2, Math.floor(devices / 200));
   await insert(
     db,
-    sql`select 'user-' || n, 'elsewhere-' || n, ${elsewhereOffset}::smallint, now() + interval '30 days'
+    sql`select 'user-' || n, 'elsewhere-' || n, ${elsewhereOffset}::smallint, now() + interval '30 days', null
       from generate_series(1, ${others}::int) n`,
   );
   await insert(
     db,
-    sql`select 'user-' || n, 'expired-' || n, 0::smallint, now() - interval '1 hour'
+    sql`select 'user-' || n, 'expired-' || n, 0::smallint, now() - interval '1 hour', null
       from generate_series(1, ${others}::int) n`,
   );
 }
 
-/** @param audience selects user_id, token, utc_offset, expires_at */
+/** @param audience selects user_id, token, utc_offset, expires_at, language */
 async function insert(db: Database, audience: ReturnType<typeof sql>): Promise<void> {
   await db.execute(sql`
-    insert into push.devices (user_id, token, utc_offset, expires_at, provider, token_hash, registered_at, renewed_at)
-    select user_id, token, utc_offset, expires_at, 'fcm', sha256(token::bytea), now() - interval '1 day', now() - interval '1 day'
-    from (${audience}) as audience (user_id, token, utc_offset, expires_at)`);
+    insert into push.devices (user_id, token, utc_offset, expires_at, provider, token_hash, registered_at, renewed_at,
+      language)
+    select user_id, token, utc_offset, expires_at, 'fcm', sha256(token::bytea), now() - interval '1 day',
+      now() - interval '1 day', language
+    from (${audience}) as audience (user_id, token, utc_offset, expires_at, language)`);
 }
 
 /** History of one notification: rows, and users, which must be the same. */

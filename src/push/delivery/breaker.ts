@@ -174,7 +174,7 @@ export class Breaker {
   /** What an outcome shows. The outcomes that come after it are judged by it, too. */
   #evidenceOf(outcome: Outcome, userId: string, now: number, sent: Sent): Evidence {
     const { kind } = outcome;
-    if (kind === "retry" && this.#mayBeItsOwn(outcome, userId, this.state(now), sent)) return "nothing";
+    if (this.#showsNothing(outcome, userId, now, sent)) return "nothing";
     if (kind === "retry" || kind === "unavailable") {
       // A quota may be a device's own, even among the failures of others.
       const longestMs = kind === "retry" && outcome.isThrottled ? quotaMs : maxWaitMs;
@@ -196,6 +196,12 @@ export class Breaker {
     this.#workedAt = now;
     this.#newestRespondedTo = Math.max(this.#newestRespondedTo, sent.at);
     return kind === "foreign" && isOurs && this.#cause === undefined ? kind : "response";
+  }
+
+  /** Whether an outcome shows nothing: its message was not even sent, or may have failed by itself. */
+  #showsNothing(outcome: Outcome, userId: string, now: number, sent: Sent): boolean {
+    if (outcome.kind === "failed") return outcome.isUnasked === true;
+    return outcome.kind === "retry" && this.#mayBeItsOwn(outcome, userId, this.state(now), sent);
   }
 
   /**

@@ -5,8 +5,10 @@
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import { pause } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
+import type { shareTransactions } from "../../platform/database/shared-transactions.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { type DeviceOutcome, storeOutcomes } from "../queue/store-outcomes.ts";
 import {
   ChunkLostError,
   type Part,
@@ -17,7 +19,7 @@ import {
 import type { SendableChunk } from "../queue/take-chunks.ts";
 import type { DeliveryReport } from "./delivery-report.ts";
 import type { DeliveryRules, Random } from "./delivery-rules.ts";
-import { nextTries, own, partsOf } from "./next-try.ts";
+import { nextTries, own, partsOf, untriedPart } from "./next-try.ts";
 import type { Removals, StopLimits } from "./removal-stop.ts";
 import { recordDead, recordResponses } from "./removals.ts";
 import type { Sending } from "./send-chunk.ts";
@@ -36,6 +38,8 @@ export interface Completion {
 
 export interface AttemptDependencies {
   readonly db: Database;
+  /** Stores the results of small notifications, of which many may end at once. */
+  readonly inSharedTransaction: ReturnType<typeof shareTransactions>;
   readonly provider: ProviderName;
   readonly limits: StopLimits;
   readonly states: ServiceStates;
@@ -103,7 +107,7 @@ export class ChunkAttempt {
         if (over.signal.aborted) return;
         const untried = this.#sending.takeUntried();
         if (!tally.hasFresh && untried.length === 0) continue;
-        const rest = untried.length > 0 ? [own(this.#chunk, "READY", untried)] : [];
+        const rest = untried.length > 0 ? [untriedPart(this.#chunk, untried, this.#sending.restMs)] : [];
         await this.#store([own(this.#chunk, "TAKEN", tally.open), ...rest]);
       }
     } catch (err) {
@@ -119,7 +123,7 @@ export class ChunkAttempt {
     const { tally } = this.#sending;
     const left = tally.conclude(states);
     const tries = nextTries(this.#chunk, left, states, tally.reason, rules, random);
-    const { chunks } = await this.#store(partsOf(tries, states));
+    const { chunks } = await this.#store(partsOf(tries, states, this.#sending.restMs));
     for (const next of tries) report.waiting(this.#chunk.notificationId, next);
     if (chunks.every(isOver)) await this.#complete();
     return chunks.filter((chunk) => chunk.state === "DEAD");
@@ -136,25 +140,41 @@ export class ChunkAttempt {
     this.#writes += 1;
     const write = this.#writes;
     const results = { write, sent, failed: failed + dead, dropped, failures: this.#failures, kept, others };
+    outcomes.each?.push(...this.#deadLettered([kept, ...others]));
     const stored = await this.#withRetries((before) => this.#transaction(results, outcomes, before));
     report.dropped(dropped);
     await report.stored(this.#chunk.notificationId, outcomes, stored.removals);
     return stored;
   }
 
+  /** The outcomes of the devices that are given up. */
+  #deadLettered(parts: readonly Part[]): DeviceOutcome[] {
+    const users = new Map(this.#chunk.devices.map(({ id, userId }) => [id, userId]));
+    return parts
+      .filter(({ state }) => state === "DEAD")
+      .flatMap(({ devices, reason }) =>
+        devices.map((deviceId) => ({
+          ...{ userId: users.get(deviceId) ?? "", deviceId, reason },
+          outcome: "DEAD_LETTERED" as const,
+        })),
+      );
+  }
+
   /** @param before what an earlier try has led to, whose commit was not seen */
   #transaction(results: Results, outcomes: Outcomes, before: { stored?: Stored }): Promise<Stored> {
-    const { db, provider, limits, completion } = this.#deps;
+    const { db, inSharedTransaction, provider, limits, completion } = this.#deps;
     const { notification, notificationId } = this.#chunk;
-    return db.transaction(async (tx) => {
+    const isWhole = results.kept.state !== "TAKEN" && notification.isOneChunk;
+    const store = async (tx: Database) => {
       // The notification is locked before its chunks.
-      const isWhole = results.kept.state !== "TAKEN" && notification.isOneChunk;
       if (isWhole) await completion.lock(tx, notificationId);
       const chunks = await storeResults(tx, this.#chunk, results);
       if (chunks === undefined) {
         if (before.stored) return before.stored;
         throw new ChunkLostError(`chunk ${this.#chunk.id} is gone`);
       }
+      // Before the notification completes and its users go, and before the reports of dead devices, as in `forgetUser`.
+      await storeOutcomes(tx, { notificationId, provider }, outcomes.each ?? []);
       if (isWhole && chunks.every(isOver)) await completion.inTransaction(tx, notificationId);
       // Last, since all workers of a provider meet in its row if the removals are stopped.
       let removals: Removals = { isHeld: false, stoppedAt: undefined };
@@ -164,7 +184,8 @@ export class ChunkAttempt {
       }
       before.stored = { chunks, removals };
       return before.stored;
-    });
+    };
+    return isWhole ? inSharedTransaction(store) : db.transaction(store);
   }
 
   /** If this fails, the completion sweep does it later. */

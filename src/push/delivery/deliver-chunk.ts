@@ -5,14 +5,13 @@
 import { pause } from "../../platform/base/loop.ts";
 import { inQueueSpan } from "../../platform/messaging/event-spans.ts";
 import { setAside } from "../notifications/follow-chunks.ts";
-import { imageUrl } from "../providers/content.ts";
-import type { NotificationContent } from "../providers/provider.ts";
 import { giveBack } from "../queue/give-back.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import { ChunkLostError } from "../queue/store-results.ts";
-import { type ChunkTaker, isSendable, type SendableChunk, type TakenChunk } from "../queue/take-chunks.ts";
+import { type ChunkTaker, isSendable, mostChunks, type TakenChunk } from "../queue/take-chunks.ts";
 import { type AttemptDependencies, ChunkAttempt } from "./chunk-attempt.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
+import { prepareContent } from "./prepare-content.ts";
 import { type SendDependencies, startSending } from "./send-chunk.ts";
 import type { Tally } from "./tally.ts";
 
@@ -30,6 +29,8 @@ export class ChunkDelivery {
   readonly #deps: Dependencies;
   /** The chunks that are being sent. */
   readonly #open = new Map<Promise<void>, TakenChunk>();
+  /** When the next take may begin, by `performance.now()`: one for many small chunks costs as much as for one. */
+  #nextTakeAt = 0;
   /** Resolves when a chunk has ended. */
   #room = Promise.withResolvers<void>();
 
@@ -45,17 +46,23 @@ export class ChunkDelivery {
   async work(stopping: AbortSignal): Promise<boolean> {
     const { taker, states, rules } = this.#deps;
     if (!(await states.mayTake())) return false;
+    const restMs = this.#nextTakeAt - performance.now();
+    if (restMs > 0) await pause(restMs, stopping);
     if (this.#open.size >= rules.maxOpenChunks) await this.#room.promise;
     const open = [...this.#open.values()];
     // While the provider is probed, chunks are sent one after the other.
     const isWorking = states.state(wholeProvider) === "working";
     const most = {
-      chunks: isWorking ? rules.maxOpenChunks - open.length : 1,
+      chunks: isWorking ? Math.min(rules.maxOpenChunks - open.length, mostChunks) : 1,
       retries:
         Math.ceil(rules.maxOpenChunks * rules.retryShare) - open.filter(({ isRetry }) => isRetry).length,
     };
     const held = open.map(({ id }) => id);
-    const chunks = await taker.take(this.#messages(rules), most, held);
+    const messages = this.#messages(rules);
+    const chunks = await taker.take(messages, most, held);
+    const isFull =
+      chunks.length === most.chunks || chunks.reduce((sum, { left }) => sum + left, 0) >= messages;
+    this.#nextTakeAt = isFull ? 0 : performance.now() + rules.takeGapMs;
     if (chunks.length > 0 || !isWorking) await states.load();
     await Promise.all(chunks.map((chunk) => this.#begin(chunk, stopping)));
     return chunks.length > 0;
@@ -101,8 +108,8 @@ export class ChunkDelivery {
       ...device,
       service: provider.serviceOf?.(device.token) ?? wholeProvider,
     }));
-    const content = contentOf(chunk, imageBaseUrl);
-    const sending = startSending(this.#deps, chunk, content, devices, { stopping, next });
+    const sendTo = prepareContent(provider, chunk, imageBaseUrl);
+    const sending = startSending(this.#deps, chunk, sendTo, devices, { stopping, next });
     const attempt = new ChunkAttempt({ ...this.#deps, provider: provider.name }, chunk, sending);
     const { dead, isSentToEnd } = await attempt.finish();
     report.attemptEnded(chunk.notificationId, dead, (performance.now() - chunk.asOf) / 1000);
@@ -148,15 +155,4 @@ export class ChunkDelivery {
       }
     }
   }
-}
-
-function contentOf({ notification }: SendableChunk, imageBaseUrl: string | undefined): NotificationContent {
-  const { id, title, message, image, expiresAt } = notification;
-  return {
-    notificationId: id,
-    title,
-    message,
-    imageUrl: imageUrl(imageBaseUrl, image ?? undefined),
-    expiresAt,
-  };
 }

@@ -9,6 +9,8 @@ export const deliveryRules = {
    * is slow, as its ramp has just begun, keeps no other one waiting for longer.
    */
   maxSendingMs: 2_000,
+  /** Milliseconds in which a notification's own rate must let a chunk go on: one that would wait for longer is WAITING. */
+  maxRateWaitMs: 2_000,
   /** Milliseconds before the reserved time of a chunk's last message at which the next chunk is loaded. */
   loadAheadMs: 100,
   /** Chunks that a process sends at once to a provider, at most. Most of them only wait for their last responses. */
@@ -18,6 +20,8 @@ export const deliveryRules = {
    * a response, however many, leave room for messages that were not tried.
    */
   retryShare: 0.75,
+  /** Milliseconds from a take that found less than there was room for to the next one. */
+  takeGapMs: 10,
   /** Milliseconds of sending a chunk after which its outcomes are first stored, before all of them are there. */
   storeAfterMs: 250,
   /** Milliseconds between the later times, at most: each wait is twice as long as the one before, up to this. */

@@ -4,6 +4,7 @@
  */
 import { every, type Loop, startWorker, type WakeUps } from "../../platform/base/loop.ts";
 import type { OpenDatabase } from "../../platform/database/database.ts";
+import { shareTransactions } from "../../platform/database/shared-transactions.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
 import type { ProviderName } from "../provider-settings.ts";
@@ -21,6 +22,7 @@ import { showPauses } from "./pause-metrics.ts";
 import { loadPaused, ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
 import { startRemovals } from "./removals.ts";
+import { createSendRate } from "./send-rate.ts";
 import { SendabilityCheck } from "./sendability-check.ts";
 import { ServiceStates } from "./service-states.ts";
 
@@ -53,6 +55,9 @@ interface Dependencies {
   readonly idleMs?: number;
 }
 
+/** Transactions that store results of small notifications at once: two, so that they keep up with acceptance. */
+const storing = 2;
+
 /** What runs. */
 interface Delivery extends Loop {
   /** The providers to which this process alone sends nothing, and why, in a few words for an operator. */
@@ -74,7 +79,21 @@ export function startDelivery(dependencies: Dependencies): Delivery {
   const check = new SendabilityCheck(reads, rules.checkIntervalMs);
   const released = () => wakeUps.wake("chunks");
   const processes = new Processes({ db, leases, logger, released });
-  const common = { db, check, rules, random, logger, metrics, limits, completion, imageBaseUrl };
+  const sendRate = createSendRate(db, rules);
+  const inSharedTransaction = shareTransactions(db, storing);
+  const common = {
+    db,
+    inSharedTransaction,
+    check,
+    sendRate,
+    rules,
+    random,
+    logger,
+    metrics,
+    limits,
+    completion,
+    imageBaseUrl,
+  };
   const allStates: ServiceStates[] = [];
   const ownFaults = () => allStates.flatMap((states) => states.ownFaults());
   const ownPauses = () => ownFaults().filter(({ isShared }) => !isShared);

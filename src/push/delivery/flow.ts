@@ -4,7 +4,7 @@
  */
 import { currentSpan, inSpan, type Span } from "../../platform/base/tracing.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import type { NotificationContent, Outcome, PushProvider, Send } from "../providers/provider.ts";
+import type { Outcome, PushProvider, Send } from "../providers/provider.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import type { SendableChunk } from "../queue/take-chunks.ts";
 import type { DeliveryMetrics } from "./delivery-report.ts";
@@ -44,7 +44,7 @@ const maxTraced = 32;
 export class Flow {
   readonly #deps: FlowDependencies;
   readonly #chunk: SendableChunk;
-  readonly #send: Send;
+  readonly #sendTo: (device: DeliveryDevice) => Send;
   readonly #next: () => void;
   /** The span in which the chunk is delivered, where that is traced. */
   readonly #span: Span | undefined = currentSpan();
@@ -57,24 +57,28 @@ export class Flow {
   #begun = 0;
   #inFlight = 0;
   #stopReason: StopReason | undefined;
+  #restMs = 0;
   #timer: NodeJS.Timeout | undefined;
   #whenBegun: (() => void) | undefined;
   #whenResponded: (() => void) | undefined;
 
-  /** @param next called, at least once, when the next chunk may be loaded: this one needs less than the budget now */
+  /**
+   * @param sendTo finds what sends the content that is a device's
+   * @param next called, at least once, when the next chunk may be loaded: this one needs less than the budget now
+   */
   constructor(
     dependencies: FlowDependencies,
     chunk: SendableChunk,
-    content: NotificationContent,
+    sendTo: (device: DeliveryDevice) => Send,
     devices: readonly DeliveryDevice[],
     next: () => void,
   ) {
     this.#deps = dependencies;
     this.#chunk = chunk;
-    this.#send = dependencies.provider.prepare(content);
+    this.#sendTo = sendTo;
     this.#next = next;
     this.#confirmedAsOf = chunk.asOf;
-    this.tally = new Tally(devices);
+    this.tally = new Tally(devices, chunk.notification.keepsOutcomes);
   }
 
   /** Whether the messages were tried before. */
@@ -90,6 +94,11 @@ export class Flow {
   /** Why no message begins any more; undefined: messages may begin. */
   get stopReason(): StopReason | undefined {
     return this.#stopReason;
+  }
+
+  /** Milliseconds for which the messages that have not begun are to wait. */
+  get restMs(): number {
+    return this.#restMs;
   }
 
   /** Gives the next messages their times. Resolves when all of them have begun or lost their time, or at a stop. */
@@ -117,8 +126,12 @@ export class Flow {
     this.onRoom();
   }
 
-  /** Begins no further message; those in flight finish. The first reason counts. */
-  stop(reason: StopReason): void {
+  /**
+   * Begins no further message; those in flight finish. The first reason counts.
+   * @param restMs milliseconds for which the others are to wait
+   */
+  stop(reason: StopReason, restMs = 0): void {
+    if (this.#stopReason === undefined) this.#restMs = restMs;
     this.#stopReason ??= reason;
     clearTimeout(this.#timer);
     this.onRoom();
@@ -209,15 +222,15 @@ export class Flow {
 
   /** Sends a message. @returns undefined if its service does not admit it */
   #outcome(index: number): Promise<Outcome> | undefined {
-    const { id = 0, token = "", service = wholeProvider } = this.tally.device(index) ?? {};
-    if (!this.#deps.states.admits(service)) {
+    const device = this.tally.device(index);
+    if (device === undefined || !this.#deps.states.admits(device.service)) {
       this.#stopIfPaused();
       return undefined;
     }
-    const recipient = { token, messageId: messageId(this.#chunk.notificationId, id) };
-    return this.#span && index < maxTraced
-      ? this.#traced(() => this.#send(recipient))
-      : this.#send(recipient);
+    const { id, token, platform } = device;
+    const recipient = { token, messageId: messageId(this.#chunk.notificationId, id), platform };
+    const send = this.#sendTo(device);
+    return this.#span && index < maxTraced ? this.#traced(() => send(recipient)) : send(recipient);
   }
 
   /**

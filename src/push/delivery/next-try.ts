@@ -123,17 +123,34 @@ function ids(devices: readonly LeftDevice[]): number[] {
 /** The shortest wait for services that cannot be sent to, in milliseconds: other messages are probing them. */
 const probedMs = 500;
 
+/** The chunk's own devices that were not tried. @param waitMs milliseconds for which they wait; 0: they do not */
+export function untriedPart(
+  chunk: Pick<TakenChunk, "retries" | "reason">,
+  devices: readonly number[],
+  waitMs: number,
+): Part {
+  const waits = waitMs > 0;
+  return { ...own(chunk, waits ? "WAITING" : "READY", devices), waitMs, startsAnew: waits };
+}
+
 /** A chunk's own devices, as they are. */
 export function own(
   { retries, reason }: Pick<TakenChunk, "retries" | "reason">,
-  state: "TAKEN" | "READY" | "DONE",
+  state: "TAKEN" | "READY" | "WAITING" | "DONE",
   devices: readonly number[] = [],
 ): Part {
   return { state, devices, waitMs: 0, awaits: null, isRetry: false, retries, reason, startsAnew: false };
 }
 
-/** What the tries make of the chunk: the first of them is the chunk itself, the others become chunks of their own. */
-export function partsOf(tries: readonly NextTry[], states: { pausedMs(service: string): number }): Part[] {
+/**
+ * What the tries make of the chunk: the first of them is the chunk itself, the others become chunks of their own.
+ * @param restMs milliseconds for which devices wait that were not tried
+ */
+export function partsOf(
+  tries: readonly NextTry[],
+  states: { pausedMs(service: string): number },
+  restMs = 0,
+): Part[] {
   return tries.map(({ devices, isRetry, retries, reason, services, afterMs, endsWithResponse, giveUp }) => {
     const ready = { ...own({ retries, reason }, "READY", devices), isRetry, startsAnew: services.length > 0 };
     if (giveUp) return { ...ready, state: "DEAD" };
@@ -143,7 +160,7 @@ export function partsOf(tries: readonly NextTry[], states: { pausedMs(service: s
       if (pausedMs > 0 && services.includes(wholeProvider)) return ready;
       return { ...ready, state: "WAITING", waitMs: Math.max(probedMs, pausedMs), awaits: "SERVICE" };
     }
-    if (afterMs === 0) return ready;
+    if (afterMs === 0) return { ...untriedPart({ retries, reason }, devices, restMs), isRetry };
     return { ...ready, state: "WAITING", waitMs: afterMs, awaits: endsWithResponse ? "RESPONSE" : null };
   });
 }

@@ -5,7 +5,8 @@ import { providerNotFound } from "../errors.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import type { PushWakeUps } from "../queue/work.ts";
-import { deadReports, providerStates } from "../schema.ts";
+import { deadReports } from "../removals-schema.ts";
+import { providerStates } from "../schema.ts";
 import { endPauses } from "./provider-pauses.ts";
 import { decideRemovals } from "./removal-stop.ts";
 

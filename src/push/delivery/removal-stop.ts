@@ -10,7 +10,8 @@ import { computed, onlyRow, selection } from "../../platform/database/sql/statem
 import { PushEvents, recordEvent } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { isWholeProvider } from "../queue/provider-rows.ts";
-import { deadReports, notifications, providerResponses, providerStates } from "../schema.ts";
+import { deadReports, providerResponses } from "../removals-schema.ts";
+import { notifications, providerStates } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 
 const response = names(providerResponses);

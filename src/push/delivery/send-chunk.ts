@@ -3,11 +3,12 @@
  * flow begins those that are due, and names the states that they wait in. While nobody can tell whether the notification
  * was paused or cancelled, no message begins. Stores nothing itself.
  */
-import type { NotificationContent } from "../providers/provider.ts";
+import type { Send } from "../providers/provider.ts";
 import { wholeProvider } from "../queue/provider-rows.ts";
 import type { SendableChunk } from "../queue/take-chunks.ts";
 import { Flow, type FlowDependencies } from "./flow.ts";
-import type { ProviderRateLimiter } from "./rate-limiter.ts";
+import type { ProviderRateLimiter, Reservation } from "./rate-limiter.ts";
+import type { createSendRate } from "./send-rate.ts";
 import type { SendabilityCheck, StopReason } from "./sendability-check.ts";
 import type { ServiceStates } from "./service-states.ts";
 import type { DeliveryDevice, Tally } from "./tally.ts";
@@ -25,12 +26,16 @@ export interface Sending {
    * the responses that other devices' messages have still to get. @returns their ids; empty if the sending goes on
    */
   takeUntried(): readonly number[];
+  /** Milliseconds for which the devices are to wait that were not tried; 0: they need not. */
+  readonly restMs: number;
   /** Stops sending; messages in flight finish. The first reason counts. */
   stop(reason: StopReason): void;
 }
 
 export interface SendDependencies extends FlowDependencies {
   readonly rateLimiter: ProviderRateLimiter;
+  /** The limits of notifications that have one. */
+  readonly sendRate: ReturnType<typeof createSendRate>;
   readonly states: ServiceStates;
   readonly check: SendabilityCheck;
 }
@@ -44,13 +49,13 @@ interface SendOptions {
 export function startSending(
   dependencies: SendDependencies,
   chunk: SendableChunk,
-  content: NotificationContent,
+  sendTo: (device: DeliveryDevice) => Send,
   devices: readonly DeliveryDevice[],
   { stopping, next }: SendOptions,
 ): Sending {
   const { check, states, rules, logger } = dependencies;
   const { id, attempt } = chunk;
-  const flow = new Flow(dependencies, chunk, content, devices, next);
+  const flow = new Flow(dependencies, chunk, sendTo, devices, next);
   const stop = (reason: StopReason) => flow.stop(reason);
   const overdue = Promise.withResolvers<StopReason>();
   // A send that never returns keeps the chunk from nobody for longer.
@@ -64,7 +69,7 @@ export function startSending(
   if (stopping.aborted) end();
 
   async function run(): Promise<StopReason | undefined> {
-    await pace(dependencies, chunk, flow).catch((err: unknown) => {
+    await pace(dependencies, chunk, flow, next).catch((err: unknown) => {
       // Only the rate limiter uses the database here. The results are stored as soon as the database is back.
       logger.warn({ err, chunkId: id }, "The rate limiter failed, so a chunk is queued again");
       stop("database");
@@ -82,33 +87,51 @@ export function startSending(
       stopping.removeEventListener("abort", end);
     }),
     takeUntried() {
-      const isOver = flow.stopReason === "long" || flow.stopReason === "ending";
+      const isOver = ["long", "rate", "ending"].includes(flow.stopReason ?? "");
       return isOver ? flow.tally.takeFrom(flow.begun) : [];
+    },
+    get restMs() {
+      return flow.restMs;
     },
     stop,
   };
 }
 
+/** Both reservations: the messages of the second, no sooner and no faster than either has them. */
+function both(own: Reservation, { messages, ...theirs }: Reservation, elapsedMs: number): Reservation {
+  const startMs = Math.max(own.startMs - elapsedMs, theirs.startMs);
+  const lengthMs = Math.max(own.endMs - own.startMs, theirs.endMs - theirs.startMs);
+  return { messages, startMs, endMs: startMs + lengthMs };
+}
+
 /**
- * Gives messages their times within the rate limit, one reservation after the other. If the provider has been paused
+ * Gives messages their times within the rate limits, one reservation after the other: that of the notification, which
+ * keeps no other chunk waiting, and then that of the provider. If the provider has been paused
  * before, a probe comes first: a few messages, for whose outcomes the others wait.
  * @returns resolves when all messages have begun, or the flow is stopped; rejects with an error of the database
  */
 async function pace(
-  { rateLimiter, states, rules }: SendDependencies,
-  { notification }: SendableChunk,
+  { rateLimiter, sendRate, states, rules }: SendDependencies,
+  { notification, notificationId }: SendableChunk,
   flow: Flow,
+  next: () => void,
 ): Promise<void> {
+  const { acceptedAt, maxPerSecond } = notification;
+  const isLimited = rateLimiter.isLimited || maxPerSecond !== null;
   const deadline = performance.now() + rules.maxSendingMs;
   const isWorking = () => states.state(wholeProvider) === "working";
 
   /** Lets the chunk's first messages begin. */
   async function begin(count: number): Promise<void> {
     while (flow.begun < count && flow.stopReason === undefined) {
-      if (rateLimiter.isLimited && performance.now() > deadline) return flow.stop("long");
-      const reservation = await rateLimiter.reserve(count - flow.begun, notification.acceptedAt);
+      if (isLimited && performance.now() > deadline) return flow.stop("long");
+      const wanted = count - flow.begun;
+      const own = maxPerSecond === null ? undefined : await sendRate(notificationId, maxPerSecond, wanted);
+      if (own && "waitMs" in own) return flow.stop("rate", own.waitMs);
+      const since = performance.now();
+      const theirs = await rateLimiter.reserve(own?.messages ?? wanted, acceptedAt);
       // If the provider is slower than the rate limit, messages must not pile up and go out as a burst.
-      await flow.begin(reservation);
+      await flow.begin(own ? both(own, theirs, performance.now() - since) : theirs);
     }
   }
 
@@ -120,6 +143,8 @@ async function pace(
     return isWorking();
   }
 
+  // What waits for its notification's own rate keeps no other notification waiting.
+  if (maxPerSecond !== null && isWorking()) next();
   if (isWorking() || (await probe())) await begin(flow.tally.size);
   else flow.stop("provider");
 }

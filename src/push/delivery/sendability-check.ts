@@ -10,10 +10,12 @@ import { deliveryChunks, notifications, providerStates } from "../schema.ts";
 /**
  * Why a chunk was not sent to its end. `lost`: another worker has the chunk. `notification`: it is paused, cancelled or
  * expired. `provider`: it is paused. `long`: the chunk takes longer than `maxSendingMs`, so its results are stored in
- * between. `ending`: the process stops. `database`: the rate limiter could not reach the database. `overdue`: a message
- * has never got a response.
+ * between. `rate`: its notification has a limit of its own, which lets it go on later. `ending`: the process stops.
+ * `database`: the rate limiter could not reach the database. `overdue`: a message has never got a response.
  */
-export type StopReason = "lost" | "notification" | "provider" | "long" | "ending" | "database" | "overdue";
+export type StopReason =
+  | ("lost" | "notification" | "provider")
+  | ("long" | "rate" | "ending" | "database" | "overdue");
 
 /** A chunk that is being sent. */
 interface CheckedChunk {

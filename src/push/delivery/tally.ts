@@ -5,6 +5,7 @@
 import { hash } from "node:crypto";
 import type { DeadDevice } from "../devices/remove-devices.ts";
 import type { Outcome } from "../providers/provider.ts";
+import type { DeviceOutcome } from "../queue/store-outcomes.ts";
 import type { TakenDevice } from "../queue/take-chunks.ts";
 import type { Cause } from "./breaker.ts";
 
@@ -18,6 +19,8 @@ export interface DeliveryDevice extends TakenDevice {
 const maxReasons = 20;
 
 export class Outcomes {
+  /** The final outcomes one by one; undefined: nobody asks for them. */
+  readonly each: DeviceOutcome[] | undefined;
   /** Messages by outcome. */
   readonly counts = { sent: 0, dead: 0, failed: 0, blocked: 0, retry: 0, unavailable: 0, refused: 0 };
   /** Ids of the devices whose message was accepted. */
@@ -32,9 +35,18 @@ export class Outcomes {
   /** Blocked messages by reason. */
   readonly alarms = new Map<string, number>();
 
+  /** @param keepsEach whether what becomes of each device is kept */
+  constructor(keepsEach = false) {
+    this.each = keepsEach ? [] : undefined;
+  }
+
   add(device: DeliveryDevice, outcome: Exclude<Outcome, { kind: "foreign" }>): void {
     const { kind } = outcome;
     this.counts[kind] += 1;
+    const { id: deviceId, userId } = device;
+    if (kind === "sent") this.each?.push({ userId, deviceId, outcome: "SENT", reason: null });
+    if (kind === "dead" || kind === "failed")
+      this.each?.push({ userId, deviceId, outcome: "FAILED", reason: outcome.reason });
     if (kind === "sent") {
       this.sent.push(device.id);
       this.users.set(device.userId, true);
@@ -117,7 +129,8 @@ export interface Left {
 export class Tally {
   /** The devices in the order of the chunk; undefined: the device has a final outcome, and is no longer needed. */
   readonly #open: (OpenDevice | undefined)[];
-  #fresh = new Outcomes();
+  readonly #keepsEach: boolean;
+  #fresh: Outcomes;
   #retries = 0;
   /** The users of the messages that met a quota. */
   readonly #throttled: string[] = [];
@@ -127,7 +140,10 @@ export class Tally {
   /** The last error for which devices are left; undefined: there was none. */
   reason: string | undefined;
 
-  constructor(devices: readonly DeliveryDevice[]) {
+  /** @param keepsEach whether what becomes of each device is kept */
+  constructor(devices: readonly DeliveryDevice[], keepsEach = false) {
+    this.#keepsEach = keepsEach;
+    this.#fresh = new Outcomes(keepsEach);
     this.#open = devices.map((device) => ({ device, outcome: undefined }));
     this.services = new Set(devices.map(({ service }) => service));
   }
@@ -169,7 +185,7 @@ export class Tally {
   /** Takes the outcomes since the last call. */
   take(): Outcomes {
     const taken = this.#fresh;
-    this.#fresh = new Outcomes();
+    this.#fresh = new Outcomes(this.#keepsEach);
     return taken;
   }
 

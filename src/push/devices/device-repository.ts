@@ -18,6 +18,7 @@ import { noRequest, originFields } from "../../platform/messaging/outbox.ts";
 import { PushEvents, recordEvent, removalReasonName } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { devices } from "../schema.ts";
+import type { Platform } from "./platform.ts";
 import { devicesWhere } from "./remove-devices.ts";
 
 /** A device as its app registers it. */
@@ -32,6 +33,9 @@ interface Registration {
   readonly expiresAt: Date;
   /** Minutes, and the name of the time zone if the app gave one; undefined: unchanged, or UTC for a new device. */
   readonly zone: { readonly utcOffset: number; readonly timeZone: string | null } | undefined;
+  /** With its script, as `languageRange` has it; undefined: unchanged, or none. */
+  readonly language: string | undefined;
+  readonly platform: Platform | undefined;
   readonly authorizationId: string | undefined;
 }
 
@@ -40,7 +44,7 @@ export function hashOf(identity: string): string {
   return createHash("sha256").update(identity).digest("hex");
 }
 
-const { id, userId, provider, token, tokenHash, utcOffset, timeZone } = names(devices);
+const { id, userId, provider, token, tokenHash, utcOffset, timeZone, language, platform } = names(devices);
 const { expiresAt, registeredAt, renewedAt, authorizationId } = names(devices);
 const deviceId = sql`${id}::text`;
 /** An expression: an id that no device has had. */
@@ -58,6 +62,8 @@ const parameters = [
   "tokenHash",
   "utcOffset",
   "timeZone",
+  "language",
+  "platform",
   "expiresAt",
   "authorizationId",
   "installation",
@@ -83,6 +89,8 @@ const updateKnown = prepared(parameters, (parameter) => {
         ${userId} = ${parameter.userId}, ${provider} = ${parameter.provider}, ${token} = ${parameter.token},
         ${utcOffset} = coalesce(${parameter.utcOffset}::smallint, ${utcOffset}),
         ${timeZone} = case when ${parameter.utcOffset}::smallint is null then ${timeZone} else ${parameter.timeZone} end,
+        ${language} = coalesce(${parameter.language}, ${language}),
+        ${platform} = coalesce(${parameter.platform}, ${platform}),
         ${expiresAt} = ${parameter.expiresAt}::timestamptz, ${renewedAt} = now(),
         ${authorizationId} = ${parameter.authorizationId},
         ${registeredAt} = case when ${isSame} then ${registeredAt} else now() end
@@ -125,17 +133,20 @@ const insertNew = prepared(
   parameters,
   (parameter) => sql`
     with same as (
-      select ${utcOffset}, ${timeZone} from ${devices}
-      where ${parameter.utcOffset}::smallint is null and ${parameter.installation}::text is not null
+      select ${utcOffset}, ${timeZone}, ${language}, ${platform} from ${devices}
+      where ${parameter.installation}::text is not null
         and ${ofInstallation(parameter.userId, parameter.provider, parameter.installation)}
       order by ${renewedAt} desc, ${id} desc limit 1
     ), registered as (
       insert into ${devices} (${userId}, ${provider}, ${token}, ${tokenHash}, ${utcOffset}, ${timeZone},
-        ${expiresAt}, ${registeredAt}, ${renewedAt}, ${authorizationId})
+        ${language}, ${platform}, ${expiresAt}, ${registeredAt}, ${renewedAt}, ${authorizationId})
       values (${parameter.userId}, ${parameter.provider}, ${parameter.token}, decode(${parameter.tokenHash}, 'hex'),
         coalesce(${parameter.utcOffset}::smallint, (select ${utcOffset} from same), 0),
-        coalesce(${parameter.timeZone}, (select ${timeZone} from same)), ${parameter.expiresAt}::timestamptz,
-        now(), now(), ${parameter.authorizationId})
+        case when ${parameter.utcOffset}::smallint is null then (select ${timeZone} from same)
+          else ${parameter.timeZone} end,
+        coalesce(${parameter.language}, (select ${language} from same)),
+        coalesce(${parameter.platform}, (select ${platform} from same)),
+        ${parameter.expiresAt}::timestamptz, now(), now(), ${parameter.authorizationId})
       on conflict (${tokenHash}) do nothing
       returning ${id}, ${userId}, ${provider}, ${utcOffset}
     )
@@ -155,6 +166,8 @@ function valuesOf(registration: Registration) {
     tokenHash: hashOf(registration.identity),
     utcOffset: registration.zone?.utcOffset ?? null,
     timeZone: registration.zone?.timeZone ?? null,
+    language: registration.language ?? null,
+    platform: registration.platform ?? null,
     expiresAt: registration.expiresAt.toISOString(),
     authorizationId: registration.authorizationId ?? null,
     installation: registration.installation ?? null,

@@ -8,10 +8,12 @@ import { type InputError, invalidInput, unavailable } from "../../platform/base/
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/readers.ts";
 import type { RequestOrigin } from "../../platform/messaging/outbox.ts";
+import { canonicalLanguage, languageRange } from "../content/languages.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { KeptToken, PushProvider } from "../providers/provider.ts";
 import { devices } from "../schema.ts";
 import { beyondNewest, hashOf, register, renew, replaced } from "./device-repository.ts";
+import type { Platform } from "./platform.ts";
 import { devicesWhere, removeDevices } from "./remove-devices.ts";
 import { zoneTime } from "./time-zone.ts";
 
@@ -23,6 +25,9 @@ export interface DeviceToSave {
   readonly provider?: ProviderName;
   /** Minutes east of UTC, or the name of a time zone. Undefined: UTC for a new device, unchanged for a known one. */
   readonly utcOffset: number | string | undefined;
+  /** A language tag (BCP 47). Undefined: none for a new device, unchanged for a known one; so is the platform. */
+  readonly language?: string | undefined;
+  readonly platform?: Platform | undefined;
   /** The authorization whose end takes the device away; undefined: there is none. */
   readonly authorizationId?: string | undefined;
 }
@@ -77,6 +82,7 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
     expiration,
     provider = defaultProvider,
     utcOffset,
+    language,
   }: DeviceToSave): Generator<InputError> {
     const inUse = providers.get(provider);
     const problem = textProblem(token) ?? inUse?.tokenProblem(token);
@@ -91,6 +97,9 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
         message: "is neither a UTC offset nor a time zone",
       };
     }
+    if (language !== undefined && rangeOf(language) === undefined) {
+      yield { pointer: "/body/language", message: "is not the tag of a language (BCP 47), such as de-AT" };
+    }
     if (!(expiration.getTime() > clock.now())) {
       yield { pointer: "/body/expiration", message: "must be a moment in the future" };
     }
@@ -100,11 +109,14 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
     async save(userId, toSave) {
       const errors = [...problems(toSave)];
       if (errors.length > 0) throw invalidInput(errors);
-      const { token, expiration, provider = defaultProvider, utcOffset, authorizationId } = toSave;
+      const { token, expiration, provider = defaultProvider, utcOffset, platform, authorizationId } = toSave;
       const expiresAt = new Date(Math.min(expiration.getTime(), latestExpiration));
       const named = typeof utcOffset === "string" ? zoneTime(utcOffset, clock.now()) : undefined;
       const zone = typeof utcOffset === "number" ? { utcOffset, timeZone: null } : named;
-      const registration = { userId, provider, ...keptBy(provider, token), expiresAt, zone, authorizationId };
+      const registration = {
+        ...{ userId, provider, ...keptBy(provider, token), expiresAt, zone, platform, authorizationId },
+        language: rangeOf(toSave.language),
+      };
       const mayHaveOthers = registration.installation !== undefined;
       for (let round = 0; round < maxRounds; round += 1) {
         const renewed = await renew(db, registration);
@@ -131,6 +143,12 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
       while ((await removeDevices(db, some, "USER", origin)) > 0);
     },
   };
+}
+
+/** The language with its script; undefined if nobody knows it. */
+function rangeOf(tag: string | undefined): string | undefined {
+  const known = tag === undefined ? undefined : canonicalLanguage(tag);
+  return known === undefined ? undefined : languageRange(known);
 }
 
 /** The reason why no provider, or not the database, can have the token; undefined if there is none. */

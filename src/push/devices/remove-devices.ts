@@ -1,13 +1,16 @@
-import { eq, getTableName, type SQL, sql } from "drizzle-orm";
+import { and, eq, getTableName, isNotNull, lt, type SQL, sql } from "drizzle-orm";
+import { lowestUuidv7 } from "../../platform/crypto/random.ts";
 import { confirmUnless } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { integer, names } from "../../platform/database/sql/readers.ts";
 import { computed, epochMs, isAmong, rows, selection } from "../../platform/database/sql/statements.ts";
 import { noRequest, originFields } from "../../platform/messaging/outbox.ts";
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
-import { planLock } from "../history/history-blocks.ts";
+import { planLock, userLocks } from "../history/history-blocks.ts";
 import { forgetHistory } from "../history/remove-history.ts";
-import { deadReports, devices } from "../schema.ts";
+import { messageOutcomes, notificationUsers } from "../recipients-schema.ts";
+import { deadReports } from "../removals-schema.ts";
+import { devices } from "../schema.ts";
 
 const { id, userId, provider, tokenHash, renewedAt, authorizationId } = names(devices);
 const removal = selection({ count: computed(integer, sql`(select count(*)::int from removed)`) });
@@ -98,12 +101,27 @@ const clockSeconds = 60;
 export async function forgetUser(tx: Database, user: string, deletedAt: Date): Promise<void> {
   // A step of planning that ran meanwhile could write history for a device that it read before.
   await planLock.exclusive(tx);
+  await tx.execute(userLocks.exclusive([user]));
   const renewedSince = new Date(deletedAt.getTime() + clockSeconds * 1000);
   const isOfDeleted = sql`${userId} = ${user} and ${renewedAt} <= ${renewedSince.toISOString()}::timestamptz`;
+  // The storing of results has a user's name before his device's report.
+  const isOfUser = eq(notificationUsers.userId, user);
+  await tx.select({ one: notificationUsers.position }).from(notificationUsers).where(isOfUser).for("update");
   // The reports come before the devices, as they do where dead devices are removed, so that there is no deadlock. They
   // come after the lock, as the holder of a notification that a step of planning waits for may wait for a report.
   await tx.execute(sql`delete from ${deadReports} where ${eq(deadReports.userId, user)}`);
   await removeDevices(tx, devicesWhere(isOfDeleted), "IDENTITY_DELETED");
   const left = await tx.$count(devices, eq(devices.userId, user));
-  await forgetHistory(tx, user, left > 0 ? renewedSince : undefined);
+  const keptFrom = left > 0 ? renewedSince : undefined;
+  // Who is back stays named, but for values that were his, or a device of his could be planned on both axes.
+  const isGone = keptFrom && isNotNull(notificationUsers.variables);
+  await tx.delete(notificationUsers).where(and(isOfUser, isGone, before(notificationUsers, keptFrom)));
+  await tx
+    .delete(messageOutcomes)
+    .where(and(eq(messageOutcomes.userId, user), before(messageOutcomes, keptFrom)));
+  await forgetHistory(tx, user, keptFrom);
 }
+
+/** A condition: the notification was accepted before this moment; undefined: whenever. */
+const before = (table: typeof notificationUsers | typeof messageOutcomes, moment: Date | undefined) =>
+  moment && lt(table.notificationId, lowestUuidv7(moment.getTime()));

@@ -3,13 +3,16 @@
  * block of 512 users with consecutive numbers, with a bit for each user; each view of an entry is a row.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import type { Executor } from "../../platform/database/database.ts";
+import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/readers.ts";
+import { arrayItems } from "../../platform/database/sql/statements.ts";
+import { historyEntries } from "../recipients-schema.ts";
 import { blockSize, historyBlocks, historyUserNumbers, historyUsers } from "../schema.ts";
 
 const user = names(historyUsers);
 const known = names(historyUsers, "known");
 const block = names(historyBlocks);
+const entry = names(historyEntries);
 const size = sql.raw(String(blockSize));
 const none = sql`0::bit(${size})`;
 
@@ -21,8 +24,9 @@ export const bitOf = (number: SQLWrapper): SQL => sql`(${number} % ${size})::int
 
 /** An expression: the number of users with an entry of the notification. */
 export const recipientsOf = (notificationId: SQL): SQL => sql`
-  (select coalesce(sum(bit_count(${block.recipientBits})), 0)::int from ${historyBlocks}
-  where ${block.notificationId} = ${notificationId})`;
+  ((select coalesce(sum(bit_count(${block.recipientBits})), 0)::int from ${historyBlocks}
+  where ${block.notificationId} = ${notificationId})
+  + (select count(*)::int from ${historyEntries} where ${entry.notificationId} = ${notificationId}))`;
 
 /**
  * A query for `left join lateral`: `known_number`, of the user with this id, if there is one. `offset 0` makes
@@ -64,12 +68,12 @@ export const takeEntries = (userNumber: number, since: string): SQL => {
 };
 
 /**
- * Expressions of a `with` list that give users an entry each, unless they have it, and a number. Rows are written in
- * the same order by all, so that no two statements deadlock.
- * @param found the name of an expression before them, with columns `person` (a user's id, any number of times),
+ * `numbered`, for a `with` list: gives users a number who have none. Rows are written in the same order by all, so that
+ * no two statements deadlock.
+ * @param found the name of an expression before it, with columns `person` (a user's id, any number of times),
  *   `minutes` (an offset), `device` (an id) and `known_number` (of {@link numberOf})
  */
-export function entriesFor(found: SQL, notificationId: SQL): SQL {
+export function numbersFor(found: SQL): SQL {
   return sql`
     numbered as (
       insert into ${historyUsers} (${user.userId}, ${user.userNumber})
@@ -81,8 +85,16 @@ export function entriesFor(found: SQL, notificationId: SQL): SQL {
       ) as given
       order by person
       on conflict (${user.userId}) do update set ${user.userId} = excluded.${user.userId}
-      returning ${user.userNumber} as known_number
-    ),
+      returning ${user.userId} as person, ${user.userNumber} as known_number
+    )`;
+}
+
+/**
+ * Expressions of a `with` list that give users an entry each in the blocks, unless they have it, and a number.
+ * @param found as that of {@link numbersFor}
+ */
+export function entriesFor(found: SQL, notificationId: SQL): SQL {
+  return sql`${numbersFor(found)},
     entries as (
       insert into ${historyBlocks} as b (${block.userBlock}, ${block.notificationId}, ${block.recipientBits})
       select ${blockOf(sql`known_number`)} as block_number, ${notificationId},
@@ -111,4 +123,24 @@ export const planLock = {
   async exclusive(tx: Executor): Promise<void> {
     await tx.execute(sql`select pg_advisory_xact_lock(${key})`);
   },
+};
+
+const userKey = sql.raw("hashtext('push.user')");
+/** The keys of users; two of them may have the same. */
+const keysOf = (users: SQLWrapper): SQL => sql`
+  (select distinct hashtext(one) as user_key from ${arrayItems(users)} as given (one) order by user_key) as keyed`;
+
+/**
+ * Advisory locks of users, until the end of the transaction: between what plans for few of them without {@link
+ * planLock} (shared) and what removes their numbers (exclusive), which has that lock too. They are acquired before the
+ * statement that reads what they guard.
+ */
+export const userLocks = {
+  /** An expression: whether all could be acquired. It waits for nobody. @param users an array of their ids */
+  areShared: (users: SQLWrapper): SQL => sql`
+    (select coalesce(bool_and(pg_try_advisory_xact_lock_shared(${userKey}, user_key)), true)
+    from ${keysOf(users)})`,
+  /** A statement that acquires them. */
+  exclusive: (users: readonly string[]): SQL =>
+    sql`select pg_advisory_xact_lock(${userKey}, user_key) from ${keysOf(sql`${arrayLiteral(users)}`)}`,
 };

@@ -4,6 +4,7 @@ import { type InputError, invalidInput } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { onlyRow, rawRows } from "../../platform/database/sql/statements.ts";
 import type { Page, PageRequest as PlainPageRequest } from "../pages.ts";
+import { textsFor } from "./entry-texts.ts";
 import { orderOf } from "./history-order.ts";
 import {
   allViewedStatement,
@@ -23,6 +24,10 @@ interface HistoryEntry {
   /** Whether it had been viewed before this request. */
   readonly viewed: boolean;
   readonly notification: { readonly title: string; readonly message: string; readonly image: string | null };
+  /** What a tap opens; undefined: nothing was said. */
+  readonly link: string | undefined;
+  /** Strings for the app; undefined: it has none. */
+  readonly data: Readonly<Record<string, string>> | undefined;
   /** When the notification was accepted: RFC 3339, UTC, with milliseconds. */
   readonly sendAt: string;
 }
@@ -42,16 +47,24 @@ export function createHistory({ db }: { readonly db: Database }) {
     /**
      * A page, which is empty beyond the end. The total, the content and the marking are of one moment.
      * @param markViewed marks the entries of the page as viewed; they are returned as they were before
+     * @param languages of the reader in canonical form, the most wanted first
      * @throws invalid_request
      */
-    async page(userId: string, request: PageRequest, markViewed: boolean): Promise<Page<HistoryEntry>> {
+    async page(
+      userId: string,
+      request: PageRequest,
+      markViewed: boolean,
+      languages: readonly string[] = [],
+    ): Promise<Page<HistoryEntry>> {
       const found = await rawRows(db, pageStatement(sliceOf(userId, request), markViewed));
+      const entries = found.flatMap((row) => pageEntry.readJoined(row, "id") ?? []);
+      const textOf = await textsFor(db, entries, languages);
       return {
-        content: found.flatMap((row) => {
-          const entry = pageEntry.readJoined(row, "id");
-          if (!entry) return [];
-          const { id, viewed, title, message, image, sendAt } = entry;
-          return [{ id, userId, viewed, notification: { title, message, image }, sendAt }];
+        content: entries.map((entry) => {
+          const { id, viewed, image, sendAt, link, data } = entry;
+          const { title, message } = textOf(entry);
+          const said = { link: link ?? undefined, data: data ?? undefined };
+          return { id, userId, viewed, notification: { title, message, image }, ...said, sendAt };
         }),
         number: request.page,
         size: request.size,

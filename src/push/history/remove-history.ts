@@ -1,5 +1,5 @@
 /** Removes entries that are too old: first the users who will have none left, block by block, and then the entries. */
-import { eq, type SQL, sql } from "drizzle-orm";
+import { and, eq, lt, type SQL, sql } from "drizzle-orm";
 import { lowestUuidv7 } from "../../platform/crypto/random.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { integer, listOf, names, nullable } from "../../platform/database/sql/readers.ts";
@@ -12,8 +12,9 @@ import {
   rows,
   selection,
 } from "../../platform/database/sql/statements.ts";
+import { historyEntries } from "../recipients-schema.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
-import { bitOf, giveEntries, nextNumber, planLock, takeEntries } from "./history-blocks.ts";
+import { bitOf, giveEntries, nextNumber, planLock, takeEntries, userLocks } from "./history-blocks.ts";
 
 /** The most blocks of users that one transaction looks at. */
 const usersBatch = 10;
@@ -29,6 +30,7 @@ const rowBatch = 5_000;
 const block = names(historyBlocks);
 const user = names(historyUsers);
 const view = names(historyViews);
+const e = names(historyEntries, "e");
 const size = sql.raw(String(blockSize));
 
 const looked = selection({
@@ -43,7 +45,33 @@ const removal = selection({
   removed: computed(integer, sql`(select count(*)::int from removed)`),
 });
 
-/** Removes the users who have no entry left, and then the old entries. */
+/** A condition: the user with this number has an entry that is a row and not too old. */
+export const hasRow = (number: SQL, oldestKept: string): SQL => sql`exists (
+  select from ${historyEntries} e where ${e.userNumber} = ${number} and ${e.notificationId} >= ${oldestKept}::uuid)`;
+
+const known = selection({ id: user.userId });
+
+/**
+ * Removes users who have no entry that is to be kept, with their numbers. Planning waits only if there are any.
+ * @param ended a query for their numbers; once nobody can give them an entry, it is looked at again
+ * @returns how many
+ */
+export async function forgetEnded(tx: Database, ended: SQL): Promise<number> {
+  const isEnded = sql`${user.userNumber} = any(array(${ended}))`;
+  const found = await rows(tx, known, sql`select ${known} from ${historyUsers} where ${isEnded}`);
+  if (found.length === 0) return 0;
+  const ids = found.map(({ id }) => id);
+  await planLock.exclusive(tx);
+  await tx.execute(userLocks.exclusive(ids));
+  return rowCount(
+    tx,
+    sql`
+      delete from ${historyUsers} where ${user.userId} = any(${arrayLiteral(ids)}::text[]) and ${isEnded}
+      returning 1 as one`,
+  );
+}
+
+/** Removes the users who have no entry left, and then the old entries in blocks. */
 interface EntryRemoval {
   /**
    * Removes users of the next few blocks; planning waits only if there are any.
@@ -51,7 +79,7 @@ interface EntryRemoval {
    */
   forgetUsers(tx: Database): Promise<{ readonly users: number; readonly isFull: boolean; committed(): void }>;
   /**
-   * Removes a batch of the oldest entries. Locked rows are skipped.
+   * Removes a batch of the oldest blocks. Locked rows are skipped.
    * @returns undefined while users are to be removed
    */
   removeBlocks(tx: Database): Promise<{ readonly blocks: number; readonly isFull: boolean } | undefined>;
@@ -90,7 +118,7 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
           and get_bit(bits, ${bitOf(user.userNumber)}) = 1
         offset 0
       ) as among
-      where bits <> 0::bit(${size})
+      where bits <> 0::bit(${size}) and not ${hasRow(sql`ended_number`, oldestKept)}
     )`;
 
   return {
@@ -123,7 +151,10 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
           ) as progress`,
       );
       const ending = found.ending.toSorted((a, b) => a - b).slice(0, forgetBatch);
-      const users = ending.length === 0 ? 0 : await forgetAmong(tx, ending);
+      const ended = sql`
+        with checked as (select unnest(${arrayLiteral(ending)}::int[]) as checked_block), ${endedUsers(sql``)}
+        select ended_number from users`;
+      const users = ending.length === 0 ? 0 : await forgetEnded(tx, ended);
       const next = found.ending.length > ending.length ? (ending.at(-1) ?? null) : found.through;
       return { users, isFull: next !== null, committed: goOnFrom(next) };
     },
@@ -142,19 +173,6 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
       .where(isOld)
       .limit(1);
     return old !== undefined;
-  }
-
-  async function forgetAmong(tx: Database, blocks: readonly number[]): Promise<number> {
-    // A step of planning could give an entry to a user who has none now.
-    await planLock.exclusive(tx);
-    return rowCount(
-      tx,
-      sql`
-        with checked as (select unnest(${arrayLiteral(blocks)}::int[]) as checked_block),
-        ${endedUsers(sql``)}
-        delete from ${historyUsers} where ${user.userNumber} = any(array(select ended_number from users))
-        returning 1 as one`,
-    );
   }
 }
 
@@ -195,8 +213,9 @@ async function removeBatch(
 const entry = selection({ notificationId: block.notificationId });
 
 /**
- * Removes the user's number, without which entries and views are nobody's. What is kept moves to a new number; a view
- * that is written meanwhile is lost. In a transaction that has the exclusive lock of planning.
+ * Removes the user's entries that are rows, and his number, without which those in blocks and views are nobody's. What
+ * is kept moves to a new number; a view that is written meanwhile is lost. In a transaction that has the exclusive lock
+ * of planning.
  * @param keptFrom keeps entries of notifications that were accepted at this moment or later; none unless given
  */
 export async function forgetHistory(tx: Database, userId: string, keptFrom?: Date): Promise<void> {
@@ -204,9 +223,15 @@ export async function forgetHistory(tx: Database, userId: string, keptFrom?: Dat
   const [before] = await tx.select().from(historyUsers).where(ofUser).for("update");
   if (!before) return;
   const since = keptFrom && lowestUuidv7(keptFrom.getTime());
-  const kept = since
+  const bits = since
     ? await rows(tx, entry, sql`${takeEntries(before.userNumber, since)} returning ${entry}`)
     : [];
+  const isOfNumber = eq(historyEntries.userNumber, before.userNumber);
+  await tx
+    .delete(historyEntries)
+    .where(and(isOfNumber, since === undefined ? undefined : lt(historyEntries.notificationId, since)));
+  const { notificationId } = historyEntries;
+  const kept = [...bits, ...(await tx.select({ notificationId }).from(historyEntries).where(isOfNumber))];
   if (kept.length === 0) {
     await tx.delete(historyUsers).where(ofUser);
     return;
@@ -218,8 +243,10 @@ export async function forgetHistory(tx: Database, userId: string, keptFrom?: Dat
     .where(ofUser)
     .returning({ userNumber });
   if (!after) throw new Error("the row of a user of the history is missing");
-  const ids = sql`${arrayLiteral(kept.map(({ notificationId }) => notificationId))}::uuid[]`;
-  await tx.execute(giveEntries(after.userNumber, ids));
+  const idsOf = (some: typeof bits) => sql`${arrayLiteral(some.map((one) => one.notificationId))}::uuid[]`;
+  const ids = idsOf(kept);
+  await tx.execute(giveEntries(after.userNumber, idsOf(bits)));
+  await tx.update(historyEntries).set(after).where(isOfNumber);
   await tx.execute(sql`
     with moved as (
       delete from ${historyViews} where ${view.userNumber} = ${before.userNumber} and ${view.notificationId} = any(${ids})

@@ -13,11 +13,11 @@ const { planned, sent, failed, dropped, provider, failures } = chunk;
 const counts = sql`${planned}, ${sent}, ${failed}, ${dropped}`;
 
 /**
- * An expression: the number of users with an entry of the notification `n`. It is written when planning ends, and when
- * a notification is recalled, as it has no entries any more then.
+ * An expression: the number of users that the notification `n` is for, by their entries, if it has any. It is written
+ * when planning ends, and when a notification is recalled, as it has no entries any more then.
  */
 export const recipientsNow: SQL = sql`
-  case when ${n.plannedAt} is null and ${n.recalledAt} is null then ${recipientsOf(n.id)} else ${n.recipients} end`;
+  case when ${n.history} and ${n.plannedAt} is null and ${n.recalledAt} is null then ${recipientsOf(n.id)} else ${n.recipients} end`;
 
 /** The columns of `parts`. */
 export const part = names(deliveryChunks, "chunk_part");

@@ -46,10 +46,13 @@ const resume = unlessEnded(({ state, isPlanned }) =>
 const cancel = unlessEnded(() => ({ state: "CANCELLED" }));
 
 export function createControl({ db, wakeUps, follow, clock }: Dependencies) {
+  const { history, recipients } = notifications;
   const recall = (notification: LockedNotification, id: string): Change => ({
     ...(!notification.isRecalled && { recalledAt: new Date(clock.now()) }),
     ...(!notification.isRecalled &&
-      !notification.isPlanned && { recipients: recipientsOf(sql`${id}::uuid`) }),
+      !notification.isPlanned && {
+        recipients: sql`case when ${history} then ${recipientsOf(sql`${id}::uuid`)} else ${recipients} end`,
+      }),
     ...(!hasEnded(notification) && { state: "CANCELLED" }),
   });
 

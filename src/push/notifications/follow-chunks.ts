@@ -5,6 +5,7 @@
 import { and, eq, inArray, or, type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import type { ChunkState } from "../queue/chunk-states.ts";
+import { storeDropped } from "../queue/store-outcomes.ts";
 import { deliveryChunks } from "../schema.ts";
 import { type LockedNotification, lockNotification } from "./lock-notification.ts";
 import { releaseRanges } from "./ranges.ts";
@@ -36,8 +37,14 @@ interface Fate {
   readonly to: typeof parked | typeof ready | typeof dropped;
 }
 
+/** The notification of the chunks that are written. */
+interface Of {
+  readonly notificationId: string;
+  readonly keepsOutcomes: boolean | undefined;
+}
+
 /** Writes chunks that nobody else is writing. @returns the devices that each had left, and its provider */
-async function write(tx: Database, which: SQL | undefined, to: Fate["to"], limit = stepSize) {
+async function write(tx: Database, of: Of, which: SQL | undefined, to: Fate["to"], limit = stepSize) {
   const { id, provider, planned, sent, failed } = chunk;
   const found = await tx
     .select({ id, provider, planned, sent, failed, dropped: chunk.dropped })
@@ -46,7 +53,9 @@ async function write(tx: Database, which: SQL | undefined, to: Fate["to"], limit
     .limit(limit)
     .for("update", { skipLocked: true });
   if (found.length > 0) {
-    const ids = arrayLiteral(found.map((one) => one.id));
+    const chunkIds = found.map((one) => one.id);
+    if (of.keepsOutcomes && to === dropped) await storeDropped(tx, of.notificationId, chunkIds);
+    const ids = arrayLiteral(chunkIds);
     await tx.update(chunk).set(to).where(sql`${id} = any(${ids}::bigint[])`);
   }
   return found.map((one) => ({
@@ -63,11 +72,12 @@ async function write(tx: Database, which: SQL | undefined, to: Fate["to"], limit
 export async function followStep(
   tx: Database,
   notificationId: string,
-  { state, isAbandoned }: Pick<LockedNotification, "state" | "isAbandoned">,
+  notification: Pick<LockedNotification, "state" | "isAbandoned" | "keepsOutcomes">,
 ): Promise<boolean> {
+  const { state, isAbandoned, keepsOutcomes } = notification;
   const step = async ({ from, to }: Fate) => {
     const which = and(eq(chunk.notificationId, notificationId), inArray(chunk.state, from));
-    return (await write(tx, which, to)).length >= stepSize;
+    return (await write(tx, { notificationId, keepsOutcomes }, which, to)).length >= stepSize;
   };
   // Its workers, should they be there after all, can write no chunk that is done.
   if (isAbandoned) return step({ from: open, to: dropped });
@@ -94,15 +104,17 @@ export function setAside(
   { id, attempt, notificationId }: { id: number; attempt: string; notificationId: string },
 ): Promise<{ readonly dropped: number }> {
   return db.transaction(async (tx) => {
-    const { from, to } = fateOf(await lockNotification(tx, notificationId, "share"));
+    const notification = await lockNotification(tx, notificationId, "share");
+    const { from, to } = fateOf(notification);
+    const of = { notificationId, keepsOutcomes: notification?.keepsOutcomes };
     const isOwn = and(eq(chunk.attempt, attempt), eq(chunk.state, "TAKEN"));
     const own = and(eq(chunk.id, id), or(isOwn, inArray(chunk.state, from)));
     const taken = to === ready ? { ...ready, takes: sql`greatest(${chunk.takes} - 1, 0)` } : to;
-    const [one] = await write(tx, own, taken);
+    const [one] = await write(tx, of, own, taken);
     if (!one) return { dropped: 0 };
     const ofNotification = and(eq(chunk.notificationId, notificationId), eq(chunk.provider, one.provider));
     const which = and(ofNotification, inArray(chunk.state, from));
-    const others = from.length > 0 ? await write(tx, which, to, stepSize - 1) : [];
+    const others = from.length > 0 ? await write(tx, of, which, to, stepSize - 1) : [];
     return { dropped: to === dropped ? [one, ...others].reduce((sum, { devices }) => sum + devices, 0) : 0 };
   });
 }

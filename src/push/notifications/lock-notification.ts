@@ -10,6 +10,7 @@ import {
   rows,
   selection,
 } from "../../platform/database/sql/statements.ts";
+import { keepsOutcomes } from "../queue/store-outcomes.ts";
 import { notifications } from "../schema.ts";
 
 const states = ["PLANNING", "SENDING", "PAUSED", "COMPLETED", "CANCELLED"] as const;
@@ -24,7 +25,7 @@ export const isAbandoned = (expiresAt: SQL): SQL => sql`${expiresAt} < now() - i
 const notification = names(notifications);
 const lockedFields = {
   state: computed(notificationState, notification.state),
-  isTest: computed(boolean, sql`${notification.userIds} is not null`),
+  isTest: computed(boolean, sql`${notification.kind} = 'TEST'`),
   isRecalled: computed(boolean, sql`${notification.recalledAt} is not null`),
   isPlanned: computed(boolean, sql`${notification.plannedAt} is not null`),
   /** Milliseconds since the epoch. */
@@ -33,6 +34,8 @@ const lockedFields = {
   isExpired: computed(boolean, sql`${notification.expiresAt} <= now()`),
   /** Whether it has expired so long ago that no worker has any of its chunks. */
   isAbandoned: computed(boolean, isAbandoned(notification.expiresAt)),
+  /** Whether what becomes of each device is kept. */
+  keepsOutcomes: computed(boolean, keepsOutcomes(notification)),
   /** The number of chunks planned so far. */
   chunks: notification.chunks,
 };

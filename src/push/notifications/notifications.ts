@@ -10,7 +10,8 @@ import type { Confirm, Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { PushErrorKinds } from "../errors.ts";
 import type { PushWakeUps } from "../queue/work.ts";
-import { createAccept } from "./accept-notification.ts";
+import { createAccept, createAcceptPush } from "./accept-notification.ts";
+import type { CountAccepted } from "./acceptance-metrics.ts";
 import { createControl } from "./control-notification.ts";
 import { createDeadLetters } from "./dead-letters.ts";
 import { createProgress, listFailures } from "./progress.ts";
@@ -29,6 +30,7 @@ interface Dependencies {
   /** The recipients of test runs; if there are none, no test run starts. */
   readonly testUserIds: readonly string[];
   readonly logger: Logger;
+  readonly accepted?: CountAccepted | undefined;
 }
 
 export function createNotifications(dependencies: Dependencies) {
@@ -39,7 +41,8 @@ export function createNotifications(dependencies: Dependencies) {
     return progress.get(id);
   };
   return {
-    accept: createAccept(dependencies),
+    /** Accepts what `/push` sends. @throws `idempotency_key_reused` */
+    accept: createAcceptPush(createAccept(dependencies)),
     ...progress,
     /** Lists the reasons why its messages failed, the most frequent first. @throws `notification_not_found` */
     failures: (id: string) => listFailures(dependencies.db, id),

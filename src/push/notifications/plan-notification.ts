@@ -1,6 +1,6 @@
 /**
- * Planning: the recipients of a notification are found range by range of device ids. A step plans one range in a short
- * transaction; its chunks are sent while the next ranges are planned. The guarantees:
+ * Planning: the recipients of a notification are found range by range, of device ids or of named users. A step plans one
+ * range in a short transaction; its chunks are sent while the next ranges are planned. The guarantees:
  *
  * 1. A device is planned once, even if it changes meanwhile, a process dies, or several processes plan at once. If it
  *    changes its user it counts as another device: what was planned for the former user is not sent to it.
@@ -25,8 +25,9 @@ import type { PushWakeUps, Work } from "../queue/work.ts";
 import { notifications, planRanges } from "../schema.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification } from "./lock-notification.ts";
-import { planRange } from "./plan-range.ts";
-import { endOfStep, ignorePageCosts, isDense } from "./range-devices.ts";
+import type { Planned } from "./plan-range.ts";
+import { planningOf } from "./planning-of.ts";
+import { ignorePageCosts } from "./range-devices.ts";
 import {
   lastDevice,
   lockRange,
@@ -39,7 +40,7 @@ import {
   splitRange,
   type TakenRange,
 } from "./ranges.ts";
-import { createZones, zonesAt } from "./zones.ts";
+import { createZones } from "./zones.ts";
 
 /** The most devices of the first step: few, so that the first message goes out at once. */
 const firstStep = 1_000;
@@ -64,62 +65,65 @@ class StepUndoneError extends Error {
 }
 
 /**
- * What has become of a step. "undone": it is to be repeated. "last", "for nobody": it was planned, and no other range
+ * What has become of a step. "undone": it is to be repeated. An object: its range was split, and it is planned next. "last", "for nobody": it was planned, and no other range
  * of the notification is left.
  */
-type Outcome = "lost" | "undone" | "split" | "aside" | "planned" | "last" | "for nobody";
+type Outcome = "lost" | "undone" | { readonly splitAt: number } | "aside" | "planned" | "last" | "for nobody";
 
 /** @returns plans the first step of a range that was taken, and leaves the rest to whoever takes that */
 export function createPlanner(dependencies: Dependencies): (range: TakenRange) => Promise<void> {
   const { db, wakeUps, clock, providers, window = defaultWindow, foundNobody } = dependencies;
   const zonesOf = createZones();
 
-  async function step(tx: Database, taken: TakenRange): Promise<Outcome> {
+  /** @param split where the range was split before this step; undefined: it was not */
+  async function step(tx: Database, taken: TakenRange, split: number | undefined): Promise<Outcome> {
     const { notificationId, rangeNumber } = taken;
     const locked = await lockRange(tx, taken);
     if (!locked) return "lost";
-    const { state, utcOffsets, acceptedAt } = notifications;
+    const { state, kind, utcOffsets, audience, lastDeviceId, history, acceptedAt } = notifications;
     const [notification] = await tx
-      .select({ state, utcOffsets, acceptedAt })
+      .select({ state, kind, utcOffsets, audience, lastDeviceId, history, acceptedAt })
       .from(notifications)
       .where(eq(notifications.id, notificationId));
     if (notification?.state !== "PLANNING") return setRangeAside(tx, taken);
-    const range = { ...taken, through: locked.through ?? (await lastDevice(tx)) };
-    const zones = await zonesOf(tx, notification.acceptedAt.getTime());
-    const size = rangeNumber === 0 ? Math.min(firstStep, window) : window;
-    const offsets = notification.utcOffsets;
-    const wanted = offsets && zonesAt(zones, offsets);
+    const through = locked.through ?? notification.lastDeviceId ?? (await lastDevice(tx));
+    const range = { ...taken, through };
     const now = new Date(clock.now());
+    const planning = await planningOf(tx, { ...range, providers, at: now }, notification, zonesOf);
+    const size = rangeNumber === 0 ? Math.min(firstStep, window) : window;
     const made = await ignorePageCosts(tx, async () => {
-      const end = wanted ? await endOfStep(tx, range, wanted, size) : undefined;
+      const end = range.through === split ? undefined : await planning.end(size);
       if (end !== undefined) return { end };
       // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
       await planLock.shared(tx);
-      const dense = wanted !== null && (await isDense(tx, range, wanted, size));
-      return planRange(tx, { ...range, utcOffsets: offsets, isDense: dense, providers, at: now }, zones);
+      return planning.plan(size);
     });
     if ("end" in made) {
       await splitRange(tx, range, made.end);
-      return "split";
+      return { splitAt: made.end };
     }
     if (made.isOutdated) throw new StepUndoneError();
-    return endStep(tx, taken, made.chunks, now);
+    return endStep(tx, taken, made, now);
   }
 
   return async (range) => {
     const { notificationId } = range;
     let outcome: Outcome;
+    let splitAt: number | undefined;
     do {
       // On the embedded database a step blocks the event loop; this lets other work run in between.
       await setImmediate();
       outcome = await db
-        .transaction((tx) => step(tx, range))
+        .transaction((tx) => step(tx, range, splitAt))
         .catch((err: unknown) => {
           if (err instanceof StepUndoneError) return "undone";
           throw err;
         });
-      if (outcome === "split") wakeUps.wake("ranges");
-    } while (outcome === "split" || outcome === "undone");
+      if (typeof outcome === "object") {
+        splitAt = outcome.splitAt;
+        wakeUps.wake("ranges");
+      }
+    } while (typeof outcome === "object" || outcome === "undone");
     wakeUps.wake("chunks");
     if (outcome === "lost" || outcome === "planned") return;
     // If this fails, the follower does it.
@@ -141,17 +145,23 @@ async function setRangeAside(tx: Database, range: TakenRange): Promise<Outcome> 
  * Adds the chunks of a step to the notification's, and removes its range; planning ends if no other range is left. The
  * notification is locked first: of two steps that end at once, the second one sees what the first has removed.
  */
-async function endStep(tx: Database, range: TakenRange, added: number, at: Date): Promise<Outcome> {
+async function endStep(tx: Database, range: TakenRange, made: Planned, at: Date): Promise<Outcome> {
   const { notificationId } = range;
   const notification = await lockNotification(tx, notificationId);
   if (notification?.state !== "PLANNING") throw new StepUndoneError();
   await removeRange(tx, range);
   const left = await tx.$count(planRanges, eq(planRanges.notificationId, notificationId));
-  const chunks = notification.chunks + added;
-  const recipients = recipientsOf(sql`${notificationId}::uuid`);
+  const chunks = notification.chunks + made.chunks;
+  const { history } = notifications;
+  const entries = recipientsOf(sql`${notificationId}::uuid`);
+  const found = sql`${notifications.recipients} + ${made.users}::int`;
+  const recipients = sql`case when ${history} then ${entries} else ${found} end`;
   await tx
     .update(notifications)
-    .set({ chunks, ...(left === 0 && { state: "SENDING", plannedAt: at, recipients }) })
+    .set({
+      chunks,
+      ...(left === 0 ? { state: "SENDING", plannedAt: at, recipients } : { recipients: found }),
+    })
     .where(eq(notifications.id, notificationId));
   if (left > 0) return "planned";
   return chunks > 0 ? "last" : "for nobody";

@@ -9,51 +9,43 @@ import { computed, onlyRow, type RowOf, selection } from "../../platform/databas
 import { entriesFor, numberOf } from "../history/history-blocks.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { turnsOfRange } from "../queue/chunk-states.ts";
-import { deliveryChunks, devices, notifications } from "../schema.ts";
+import { deliveryChunks, devices } from "../schema.ts";
 import { devicesAmong, devicesAt, type IdRange } from "./range-devices.ts";
-import { hasOther, offsetIn, type Zones, zonesAt, zonesInUse } from "./zones.ts";
+import { hasOther, type Zones, zonesAt, zonesInUse } from "./zones.ts";
 
 /** The most devices of a chunk: a worker holds as many in memory, and a crash may repeat as many messages. */
 const chunkSize = 1_000;
 
 /** What is planned by a step. */
-interface PlanStep extends IdRange {
+export interface PlanStep extends IdRange {
   readonly notificationId: string;
   readonly rangeNumber: number;
-  /** Minutes; null in a test run. */
-  readonly utcOffsets: readonly number[] | null;
-  /** Whether most devices of the range are at the offsets; they are found in either way. */
-  readonly isDense: boolean;
   /** The providers in use; no worker would send to devices of others. */
   readonly providers: readonly ProviderName[];
   /** The time of the step: devices that have expired by then are no recipients. */
   readonly at: Date;
 }
 
-const notification = names(notifications);
+interface OffsetsStep extends PlanStep {
+  /** Minutes. */
+  readonly utcOffsets: readonly number[];
+  /** Whether most devices of the range are at the offsets; they are found in either way. */
+  readonly isDense: boolean;
+}
+
 const { id, userId, provider, utcOffset, expiresAt } = names(devices);
 const chunk = names(deliveryChunks);
 
-const resultFields = {
+const plannedFields = {
   /** How many chunks were made. */
   chunks: computed(integer, sql`(select count(*) from made)::int`),
+  /** The recipients that were found; 0 where their entries tell. */
+  users: computed(integer, sql`step_users::int`),
   /** Whether a device has come to a zone that was not among those asked for: then the step must be undone. */
   isOutdated: computed(boolean, sql`is_outdated`),
 };
-const result = selection(resultFields);
-
-/** A query for the devices of a range, at the zones or of a test run's users; `minutes` is null in an unknown zone. */
-function devicesOf(step: PlanStep, zones: Zones): SQL {
-  const columns = sql.join([id, userId, provider, utcOffset, expiresAt], sql`, `);
-  if (step.utcOffsets)
-    return (step.isDense ? devicesAmong : devicesAt)(step, zonesAt(zones, step.utcOffsets), columns);
-  const users = sql`
-    select ${notification.userIds} from ${notifications} where ${notification.id} = ${step.notificationId}::uuid`;
-  return sql`
-    select ${columns}, ${offsetIn(zones)} as minutes from ${devices}
-    where ${userId} = any((${users})::text[])
-      and ${id} > ${step.after}::bigint and ${id} <= ${step.through}::bigint`;
-}
+export type Planned = RowOf<typeof plannedFields>;
+const planned = selection(plannedFields);
 
 /** The turn of the chunk with this number within the step. */
 const turnOf = (rangeNumber: number, number: SQL) =>
@@ -61,31 +53,14 @@ const turnOf = (rangeNumber: number, number: SQL) =>
     ? sql`${rangeNumber}::bigint`
     : sql`${rangeNumber * turnsOfRange}::bigint + least(${number} - 1, ${turnsOfRange - 1}::int)`;
 
-/** Plans a step. It is SQL text, as its entries and chunks are of the same devices, which are read once. */
-export function planRange(tx: Database, step: PlanStep, zones: Zones): Promise<RowOf<typeof resultFields>> {
-  const { rangeNumber, utcOffsets, providers, at } = step;
-  const notificationId = sql`${step.notificationId}::uuid`;
-  const offsets = utcOffsets && sql`${arrayLiteral(utcOffsets)}::smallint[]`;
+/** `made`, for a `with` list after `found`, which has devices with their offset: cuts them into chunks. */
+export function chunksOfFound({ notificationId, rangeNumber }: PlanStep): SQL {
   const order = sql`part_number, ${utcOffset}, ${provider}`;
-  return onlyRow(
-    tx,
-    result,
-    sql`
-      with recursive ${zonesInUse},
-      found as materialized (
-        select ${id}, ${provider}, coalesce(minutes, ${utcOffset}) as ${utcOffset}, ${userId} as person, known_number
-        from (${devicesOf(step, zones)}) as device
-        left join lateral ${numberOf(names(devices, "device").userId)}
-        where ${provider} = any(${arrayLiteral(providers)}::text[])
-          and ${expiresAt} > ${at.toISOString()}::timestamptz
-          ${offsets ? sql`and (minutes is not null or ${utcOffset} = any(${offsets}))` : sql``}
-      ),
-      recipient as (select person, ${utcOffset} as minutes, ${id} as device, known_number from found),
-      ${entriesFor(sql`recipient`, notificationId)},
+  return sql`
       made as (
         insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.turn},
           ${chunk.deviceIds}, ${chunk.planned})
-        select ${notificationId}, ${provider}, ${utcOffset},
+        select ${notificationId}::uuid, ${provider}, ${utcOffset},
           ${turnOf(rangeNumber, sql`row_number() over (order by ${order})`)}, piece, cardinality(piece)
         from (
           select *, cardinality(ids) as size, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
@@ -100,7 +75,49 @@ export function planRange(tx: Database, step: PlanStep, zones: Zones): Promise<R
         ) as cut
         order by ${order}
         returning 1
-      )
-      select ${result} from (select ${utcOffsets ? hasOther(zones) : sql`false`} as is_outdated) as checked`,
+      )`;
+}
+
+/** Conditions on a row of devices: somebody sends to it. */
+export const isLive = ({ providers, at }: Pick<PlanStep, "providers" | "at">): SQL => sql`
+  ${provider} = any(${arrayLiteral(providers)}::text[])
+          and ${expiresAt} > ${at.toISOString()}::timestamptz`;
+
+/**
+ * Runs a step.
+ * @param items of a `with` list, the last of which is {@link chunksOfFound}
+ */
+export const runStep = (
+  tx: Database,
+  items: SQL,
+  { users, isOutdated }: { readonly users: SQL; readonly isOutdated: SQL },
+): Promise<Planned> =>
+  onlyRow(
+    tx,
+    planned,
+    sql`
+      with recursive ${items}
+      select ${planned} from (select ${users} as step_users, ${isOutdated} as is_outdated) as checked`,
+  );
+
+/** Plans a step. It is SQL text, as its entries and chunks are of the same devices, which are read once. */
+export function planRange(tx: Database, step: OffsetsStep, zones: Zones): Promise<Planned> {
+  const columns = sql.join([id, userId, provider, utcOffset, expiresAt], sql`, `);
+  const found = (step.isDense ? devicesAmong : devicesAt)(step, zonesAt(zones, step.utcOffsets), columns);
+  return runStep(
+    tx,
+    sql`
+      ${zonesInUse},
+      found as materialized (
+        select ${id}, ${provider}, coalesce(minutes, ${utcOffset}) as ${utcOffset}, ${userId} as person, known_number
+        from (${found}) as device
+        left join lateral ${numberOf(names(devices, "device").userId)}
+        where ${isLive(step)}
+          and (minutes is not null or ${utcOffset} = any(${arrayLiteral(step.utcOffsets)}::smallint[]))
+      ),
+      recipient as (select person, ${utcOffset} as minutes, ${id} as device, known_number from found),
+      ${entriesFor(sql`recipient`, sql`${step.notificationId}::uuid`)},
+      ${chunksOfFound(step)}`,
+    { users: sql`0`, isOutdated: hasOther(zones) },
   );
 }

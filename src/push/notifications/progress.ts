@@ -18,8 +18,8 @@ import { notificationNotFound } from "../errors.ts";
 import type { Page, PageRequest } from "../pages.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { notifications } from "../schema.ts";
-import { type ClientKey, notificationOfKey } from "./accept-notification.ts";
 import { part, parts, recipientsNow } from "./chunk-sums.ts";
+import { type ClientKey, notificationOfKey } from "./idempotency-keys.ts";
 import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
 
 /** The numbers of devices, by their state. */
@@ -98,7 +98,7 @@ const describedFields = {
   title: n.title,
   message: n.message,
   image: n.image,
-  test: computed(boolean, sql`${n.userIds} is not null`),
+  test: computed(boolean, sql`${n.kind} = 'TEST'`),
   state: computed(notificationState, n.state),
   acceptedAt: computed(text, isoTime(n.acceptedAt)),
   completedAt: computed(nullable(text), isoTime(n.completedAt)),

@@ -17,7 +17,9 @@ export interface IdRange {
   readonly through: number;
 }
 
-const isIn = ({ after, through }: IdRange) => sql`${id} > ${after}::bigint and ${id} <= ${through}::bigint`;
+/** A condition on a row of devices: it is in the range. */
+export const isIn = ({ after, through }: IdRange) =>
+  sql`${id} > ${after}::bigint and ${id} <= ${through}::bigint`;
 
 /** An item of a `from` list: the zones and their offsets. */
 function wanted(zones: readonly Zone[]): SQL {

@@ -22,7 +22,7 @@ export type RangeClass = -1 | 0 | 1;
 /** A range as it was taken. */
 export type TakenRange = Pick<
   InferSelectModel<typeof planRanges>,
-  "notificationId" | "after" | "rangeNumber" | "tries"
+  "notificationId" | "axis" | "after" | "rangeNumber" | "tries"
 >;
 
 /** Milliseconds before the range that was taken last at which a taker looks again: another may be committed later. */
@@ -37,6 +37,7 @@ const next = names(planRanges, "next");
 
 const taken = selection({
   notificationId: r.notificationId,
+  axis: r.axis,
   after: r.after,
   rangeNumber: r.rangeNumber,
   tries: r.tries,
@@ -53,7 +54,7 @@ const takeFirst = prepared(
     with next as materialized (
       select due.* from unnest(${classes}::int[], ${froms}::timestamptz[]) as class_part (range_class, from_time)
       cross join lateral (
-        select ${range.notificationId}, ${range.after}, ${range.dueAt}, range_class from ${planRanges}
+        select ${range.notificationId}, ${range.axis}, ${range.after}, ${range.dueAt}, range_class from ${planRanges}
         where least(${range.rangeNumber}, 1) = range_class
           and ${range.dueAt} between from_time and now()::timestamptz(3)
         order by ${range.dueAt} limit 1 for update skip locked
@@ -63,7 +64,7 @@ const takeFirst = prepared(
     update ${planRanges} r
     set ${range.tries} = ${r.tries} + 1, ${range.dueAt} = now() + ${sql.raw(`interval '${unlockedSeconds} s'`)}
     from next left join ${notifications} n on ${n.id} = ${next.notificationId}
-    where ${r.notificationId} = ${next.notificationId} and ${r.after} = ${next.after}
+    where ${r.notificationId} = ${next.notificationId} and ${r.axis} = ${next.axis} and ${r.after} = ${next.after}
     returning ${taken}`,
 );
 
@@ -104,8 +105,8 @@ export class RangeTaker {
   }
 }
 
-const key = ({ notificationId, after }: Pick<TakenRange, "notificationId" | "after">) =>
-  and(eq(planRanges.notificationId, notificationId), eq(planRanges.after, after));
+const key = ({ notificationId, axis, after }: Pick<TakenRange, "notificationId" | "axis" | "after">) =>
+  and(eq(planRanges.notificationId, notificationId), eq(planRanges.axis, axis), eq(planRanges.after, after));
 
 /** Locks the range. @returns undefined if it was planned meanwhile, or taken by another */
 export async function lockRange(

@@ -10,7 +10,9 @@ import { names } from "../../platform/database/sql/readers.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { PushWakeUps } from "../queue/work.ts";
 import { notifications, testRuns } from "../schema.ts";
-import { storeNotification } from "./accept-notification.ts";
+import { newNotification, plainRequest } from "./accept-notification.ts";
+import type { CountAccepted } from "./acceptance-metrics.ts";
+import { storeNotification } from "./store-notification.ts";
 
 const content = {
   title: "Test notification",
@@ -28,11 +30,12 @@ interface Dependencies {
   readonly ttlSeconds: number;
   readonly testUserIds: readonly string[];
   readonly logger: Logger;
+  readonly accepted?: CountAccepted | undefined;
 }
 
 /** Starts a run, unless the last one is still being sent or began less than a minute ago. */
 export function createTestRuns(dependencies: Dependencies): () => Promise<void> {
-  const { db, wakeUps, clock, ttlSeconds, testUserIds, logger } = dependencies;
+  const { db, wakeUps, clock, ttlSeconds, testUserIds, logger, accepted } = dependencies;
   let current: Promise<void> | undefined;
   /** When this process last started a run: within a minute of it the database would refuse another. */
   let startedAt = Number.NEGATIVE_INFINITY;
@@ -41,10 +44,10 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
   async function start(): Promise<void> {
     const now = clock.now();
     const id = uuidv7(now);
-    const audience = { userIds: testUserIds };
-    const times = { acceptedAt: new Date(now), expiresAt: new Date(now + ttlSeconds * 1000) };
-    const run = { id, ...content, audience, clientId: null, ...times };
+    const request = plainRequest(content, { users: [...new Set(testUserIds)] });
+    const run = newNotification({ id, now, kind: "TEST", clientId: null, request, ttlSeconds });
     if (!(await storeNotification(db, run, claimRun(id)))) return;
+    accepted?.("TEST");
     wakeUps.wake("ranges");
     startedAt = now;
     logger.info({ notificationId: id }, "A test run was started");

@@ -77,9 +77,3 @@ export function zonesAt({ offsets, ids }: Zones, utcOffsets: readonly number[]):
 export function hasOther({ ids }: Zones): SQL {
   return sql`exists (select from in_use where in_use.zone_id <> all(${arrayLiteral(ids)}::text[]))`;
 }
-
-/** An expression: a device's offset, which is that of its time zone, or else the one that its app has given. */
-export function offsetIn({ offsets }: Zones): SQL {
-  const byZone = JSON.stringify(Object.fromEntries(offsets));
-  return sql`coalesce((${byZone}::jsonb ->> ${timeZone})::smallint, ${utcOffset})`;
-}

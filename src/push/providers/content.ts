@@ -1,4 +1,4 @@
-import type { NotificationContent } from "./provider.ts";
+import type { NotificationContent, PayloadSize } from "./provider.ts";
 
 /** Names of images, and the URLs from which a provider, or the device, fetches them. */
 
@@ -12,11 +12,11 @@ const scheme = /^[a-z][a-z0-9+.-]*:/i;
 /** What is wrong with an image's name, in words; undefined if nothing is. */
 export function imageNameProblem(name: string): string | undefined {
   const parts = name.split("/");
+  if (scheme.test(name)) return "begins with a scheme; it is a name below the deployment's own URL";
   if (name.includes("..") || parts.includes(".")) return "leads to another folder";
   if (!name.isWellFormed() || !parts.every((part) => segment.test(part))) {
     return "has an empty part, or control characters";
   }
-  if (scheme.test(name)) return "begins with a scheme; it is a name below the deployment's own URL";
   if (encoded(name).length > maxEncodedBytes) return `is longer than ${maxEncodedBytes} bytes in a URL`;
   return undefined;
 }
@@ -38,6 +38,9 @@ export function imageUrl(baseUrl: string | undefined, name: string | undefined):
 
 const ellipsis = "…";
 
+const graphemesOf = (text: string) =>
+  new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(text);
+
 /** Bytes of a text inside a JSON string. */
 function jsonBytes(text: string): number {
   return Buffer.byteLength(JSON.stringify(text)) - 2;
@@ -57,12 +60,44 @@ export function fittingText(text: string, maxBytes: number): string {
     if (room < 0) break;
     end += character.length;
   }
-  const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(text);
-  return text.slice(0, graphemes.containing(end)?.index || end).trimEnd() + ellipsis;
+  return text.slice(0, graphemesOf(text).containing(end)?.index || end).trimEnd() + ellipsis;
+}
+
+/** Bytes of a grapheme that is cut if need be, as nobody has written it to be read. */
+const endlessBytes = 100;
+
+/** The text without so many bytes of its JSON, if they can be spared: one grapheme is left at least. */
+function shortened(text: string, bytes: number): string {
+  const fitting = fittingText(text, jsonBytes(text) - bytes);
+  const first = graphemesOf(text).containing(0)?.segment ?? "";
+  if (fitting.length > first.length || (fitting !== "" && jsonBytes(first) > endlessBytes)) return fitting;
+  return jsonBytes(first + ellipsis) < jsonBytes(text) ? first + ellipsis : text;
+}
+
+/** A content as a payload has room for it. */
+interface Fitted extends PayloadSize {
+  readonly content: NotificationContent;
 }
 
 /**
- * The content as JSON of at most `maxBytes`: if it does not fit, without its image, and then with a shorter message.
+ * The content as it fits: if all of it does not, without its image, and then with a shorter message.
+ * @param bytesOf the bytes of a payload, as its provider counts them; each byte of the message counts as one at least
+ */
+export function fitted(
+  content: NotificationContent,
+  limit: number,
+  bytesOf: (content: NotificationContent) => number,
+): Fitted {
+  const bytes = bytesOf(content);
+  if (bytes <= limit) return { content, bytes, limit, isShortened: false, fits: true };
+  const bare = { ...content, imageUrl: undefined };
+  const excess = bytesOf(bare) - limit;
+  const shorter = excess > 0 ? { ...bare, message: shortened(content.message, excess) } : bare;
+  return { content: shorter, bytes, limit, isShortened: true, fits: bytesOf(shorter) <= limit };
+}
+
+/**
+ * The content as JSON of at most `maxBytes`, as it fits.
  * @param write returns the JSON of a content, in which its message occurs once
  */
 export function fittingJson(
@@ -70,10 +105,5 @@ export function fittingJson(
   maxBytes: number,
   write: (content: NotificationContent) => string,
 ): string {
-  const whole = write(content);
-  const excess = Buffer.byteLength(whole) - maxBytes;
-  if (excess <= 0) return whole;
-  if (content.imageUrl !== undefined)
-    return fittingJson({ ...content, imageUrl: undefined }, maxBytes, write);
-  return write({ ...content, message: fittingText(content.message, jsonBytes(content.message) - excess) });
+  return write(fitted(content, maxBytes, (shown) => Buffer.byteLength(write(shown))).content);
 }

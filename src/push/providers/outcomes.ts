@@ -8,6 +8,13 @@ import type { Outcome } from "./provider.ts";
 
 export const sent: Outcome = { kind: "sent" };
 
+/** A browser shows something for each message that wakes it. */
+export const notForBrowsers: Outcome = {
+  kind: "failed",
+  isUnasked: true,
+  reason: "a silent message is not for browsers",
+};
+
 /** Milliseconds until a retry without `Retry-After`. FCM requires at least 10 s. */
 export const retryMs = 10_000;
 /** Milliseconds until a retry without `Retry-After`, if the quota is exceeded. */

@@ -2,18 +2,51 @@
  * The interface of a push provider: it sends one message to one device and returns the outcome, from which delivery
  * decides all else.
  */
+import type { Content, Delivery } from "../content/content.ts";
 import type { ProviderName } from "../provider-settings.ts";
 
-/** The content that every device of a notification shows. */
-export interface NotificationContent {
-  /** UUID of the notification. On the device, a message replaces an earlier one with the same UUID. */
+/** What goes to a device beside the text. */
+type Extras = Pick<
+  Content,
+  "link" | "data" | "sound" | "badge" | "channel" | "category" | "thread" | "interruptionLevel"
+>;
+
+/** The content that devices show: a notification in one language, and with one user's values if it has variables. */
+export interface NotificationContent extends Extras, Partial<Pick<Delivery, "priority" | "collapseId">> {
+  /** UUID of the notification. */
   readonly notificationId: string;
+  /** Empty in a silent notification, as is the message. */
   readonly title: string;
   readonly message: string;
   /** Absolute URL; undefined: none. */
   readonly imageUrl: string | undefined;
+  /** Whether the app is woken, and nothing shown. Undefined: it is not. */
+  readonly silent?: boolean;
   /** Expiry, in milliseconds since the epoch. */
   readonly expiresAt: number;
+}
+
+/** What a message replaces on the device, and is replaced by: messages with the same one. */
+export const collapseIdOf = ({ collapseId, notificationId }: NotificationContent): string =>
+  collapseId ?? notificationId;
+
+/** A content's own data, with its link, for the app. Undefined: it has neither. */
+export function dataOf({ data, link }: NotificationContent): Readonly<Record<string, string>> | undefined {
+  return data === undefined && link === undefined
+    ? undefined
+    : { ...(link !== undefined && { link }), ...data };
+}
+
+/** The size of a content's payload, as its provider counts. */
+export interface PayloadSize {
+  /** Bytes of all of it. */
+  readonly bytes: number;
+  /** The most that the provider takes. */
+  readonly limit: number;
+  /** Whether it is sent without its image, or with a shorter message. */
+  readonly isShortened: boolean;
+  /** Whether the provider takes what is sent. If not, its title, link and data leave no room for a message. */
+  readonly fits: boolean;
 }
 
 /** One device that the content goes to. */
@@ -22,6 +55,8 @@ export interface Recipient {
   readonly token: string;
   /** UUID, lower case; the same each time that this notification is sent to this device. */
   readonly messageId: string;
+  /** What the device is: ios, android or web. Absent: its app has not said, or its provider does. */
+  readonly platform?: string | null;
 }
 
 /** The outcome of sending one message. */
@@ -33,8 +68,8 @@ export type Outcome =
    * says.
    */
   | { readonly kind: "dead"; readonly asOf?: number; readonly reason: string }
-  /** The message cannot be sent and a retry would change nothing; the token is kept. */
-  | { readonly kind: "failed"; readonly reason: string }
+  /** The message cannot be sent and a retry would change nothing; the token is kept. `isUnasked`: by our own rules. */
+  | { readonly kind: "failed"; readonly isUnasked?: true; readonly reason: string }
   /** The provider lacks something for tokens of this kind that an operator can give it; the token is kept. */
   | { readonly kind: "blocked"; readonly reason: string }
   /**
@@ -77,7 +112,8 @@ export type Outcome =
     };
 
 /**
- * Sends the same content to a device. Every failure is an outcome; an exception is a defect. Made once for each chunk.
+ * Sends the same content to a device. Every failure is an outcome; an exception is a defect. Made once within a chunk for
+ * each language, and for each user if there are variables.
  */
 export type Send = (recipient: Recipient) => Promise<Outcome>;
 
@@ -108,7 +144,9 @@ export interface PushProvider {
    * @returns `refused` if it does not, a final outcome if it does
    */
   selfTest?(): Promise<Outcome>;
-  /** Prepares the sending of a content to the devices of a chunk. */
+  /** The size of a content's payload. Undefined: it is sent to no device. Absent: payloads have no limit. */
+  payloadSize?(content: NotificationContent): PayloadSize | undefined;
+  /** Prepares the sending of a content to devices of a chunk. */
   prepare(content: NotificationContent): Send;
   /** Lets requests in flight finish, then closes its connections; a message that needs another is `unavailable`. */
   close(): Promise<void>;

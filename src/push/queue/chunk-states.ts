@@ -8,7 +8,7 @@
  * | READY           | TAKEN   | a process has room for it                             | take-chunks.ts                    |
  * | TAKEN           | DONE    | its results are stored; what is left becomes chunks   | store-results.ts                  |
  * | -               | READY   | devices that were not tried, or wait for the provider | store-results.ts                  |
- * | -               | WAITING | devices that are tried again later                    | store-results.ts                  |
+ * | -               | WAITING | devices for later: the next try, their send's rate     | store-results.ts                  |
  * | -               | DEAD    | devices that are given up                             | store-results.ts                  |
  * | TAKEN           | WAITING | its sending has thrown                                | give-back.ts                      |
  * | TAKEN           | READY   | its process has died, stops, or does not know of it   | give-back.ts                      |

@@ -8,10 +8,13 @@ import type { TraceContext } from "../../platform/base/tracing.ts";
 import { arrayLiteral, type Database, plannedEachTime } from "../../platform/database/database.ts";
 import {
   boolean,
+  checked,
   integer,
   listOf,
   names,
+  nullable,
   number,
+  oneOf,
   type Reader,
   text,
   UnexpectedValueError,
@@ -24,12 +27,15 @@ import {
   rawRows,
   selection,
 } from "../../platform/database/sql/statements.ts";
+import { isContent } from "../content/content.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { notificationUsers } from "../recipients-schema.ts";
 import { deliveryChunks, devices, notifications, providerStates } from "../schema.ts";
 import { testTurn, turnsOfRange } from "./chunk-states.ts";
 import { giveBackUnknown } from "./give-back.ts";
 import type { Processes } from "./processes.ts";
 import { isPausedAt, isWholeProvider } from "./provider-rows.ts";
+import { keepsOutcomes } from "./store-outcomes.ts";
 
 /** A chunk that this process has taken. */
 export interface TakenChunk extends RowOf<typeof takenFields> {
@@ -57,11 +63,14 @@ export function isSendable(chunk: TakenChunk): chunk is SendableChunk {
   return chunk.notification !== undefined;
 }
 
-/** A device that is still registered with the provider, by the user for whom it was planned, and has not expired. */
+/**
+ * A device that is still registered with the provider, by the user for whom it was planned, and has not expired. Where
+ * users are named, its user still is: values of a user who was deleted are gone, also if he has come back.
+ */
 export type TakenDevice = RowOf<typeof deviceFields>;
 
 /** The most chunks that are taken at once. */
-const mostChunks = 32;
+export const mostChunks = 32;
 /** Ids before the one that was taken last at which a taker looks again: their transactions may have ended later. */
 const slack = 500;
 /** Milliseconds after which a taker looks from the start, also where that is slow. */
@@ -83,9 +92,10 @@ type Start = ReturnType<typeof atStart>;
 
 const chunk = names(deliveryChunks);
 const c = names(deliveryChunks, "c");
-const d = names(devices);
+const d = names(devices, "d");
 const n = names(notifications, "n");
 const p = names(providerStates, "p");
+const u = names(notificationUsers, "u");
 
 const reasons: Reader<Readonly<Record<string, number>>> = {
   read(value) {
@@ -116,16 +126,32 @@ const notificationFields = {
   title: n.title,
   message: n.message,
   image: n.image,
+  /** Null: there is only what stands above. */
+  content: computed(nullable(checked("a content", isContent)), n.content),
+  priority: computed(oneOf(["high", "normal"]), n.priority),
+  collapseId: n.collapseId,
   /** Milliseconds since the epoch. */
   expiresAt: computed(number, epochMs(n.expiresAt)),
   acceptedAt: computed(number, epochMs(n.acceptedAt)),
   /** Whether the chunk is all of it. */
   isOneChunk: computed(boolean, sql`${n.plannedAt} is not null and ${n.chunks} = 1`),
+  /** Whether what becomes of each device is kept. */
+  keepsOutcomes: computed(boolean, keepsOutcomes(n)),
+  /** The most messages in a second, over all providers and processes; null: as many as the providers take. */
+  maxPerSecond: n.maxPerSecond,
 };
+/** `is true` and `offset 0` keep PostgreSQL from reading all users of a notification, which may have 10,000. */
+const ofNamed = sql`from ${notificationUsers} u
+  where ${n.kind} = 'USERS' and ${u.userId} = ${d.userId} and (${u.notificationId} = ${n.id}) is true offset 0`;
 const deviceFields = {
   id: d.id,
   userId: d.userId,
   token: d.token,
+  /** With its script; null: not known. */
+  language: d.language,
+  platform: d.platform,
+  /** The user's values for the texts of a notification that has variables; null: it has none. */
+  variables: computed(u.variables, sql`(select ${u.variables} ${ofNamed})`),
   /** Milliseconds since the epoch. */
   renewedAt: computed(number, epochMs(d.renewedAt)),
 };
@@ -149,8 +175,8 @@ const rest = selection({
 const isPaused = (provider: unknown) => sql`exists (
   select from ${providerStates} p where ${isWholeProvider(p, provider)} and ${isPausedAt(p.pausedUntil, sql`now()`)})`;
 /** Its devices count as dropped: to take the chunk would make them remaining once more. */
-const isCancelled = sql`exists (
-  select from ${notifications} n where ${n.id} = ${chunk.notificationId} and ${n.state} = 'CANCELLED')`;
+const isCancelled = sql`coalesce(
+  (select ${n.state} = 'CANCELLED' from ${notifications} n where ${n.id} = ${chunk.notificationId}), false)`;
 const isReady = (provider: unknown) => sql`${chunk.provider} = ${provider} and ${chunk.state} = 'READY'`;
 /** A candidate: its devices that are left are counted without reading their ids. */
 const candidate = sql`${chunk.id} as chosen_id,
@@ -159,7 +185,8 @@ const lock = sql`for update skip locked`;
 
 /**
  * A statement that takes the first candidates, until they have as many devices as there is room for. It is SQL text as
- * it locks what it finds in order, and takes and loads it at once. `offset 0` has each device looked up by its id.
+ * it locks what it finds in order, and takes and loads it at once. `offset 0` has each notification and each device
+ * looked up by its id.
  */
 const takeFirst = (
   candidates: unknown,
@@ -183,15 +210,16 @@ const takeFirst = (
   )
   select ${taken}, ${rest}, to_jsonb(told) as notification
   from taken c
-    left join ${notifications} n on ${n.id} = ${c.notificationId}
+    left join lateral (select * from ${notifications} n where ${n.id} = ${c.notificationId} offset 0) as n on true
     left join ${providerStates} p on ${isWholeProvider(p, provider)}
     left join lateral (select ${notification}) as told on true
     left join lateral (
       select json_agg(device order by nth) as devices
       from unnest(${c.deviceIds}) with ordinality as wanted (wanted_id, nth)
         cross join lateral (
-          select ${device} from ${devices}
-          where ${d.id} = wanted_id and ${d.provider} = ${c.provider} and ${d.expiresAt} > now() offset 0
+          select ${device} from ${devices} d
+          where ${d.id} = wanted_id and ${d.provider} = ${c.provider} and ${d.expiresAt} > now()
+            and (${n.kind} <> 'USERS' or exists (select ${ofNamed})) offset 0
         ) as device
       where ${mayBeSent.getSQL()}
     ) as found on true

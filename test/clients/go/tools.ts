@@ -33,6 +33,7 @@ export const grpcurlCheck: Check = {
       "auth.v1.IntrospectionService",
       "grpc.health.v1.Health",
       "push.v1.DeliveryService",
+      "push.v1.NotificationService",
     ]);
     assert.match(await ask(world.grpcAddress, "describe", METHOD), /^rpc Introspect \( \.auth\.v1\./m);
     const account = await createAccount(world.authUrl);

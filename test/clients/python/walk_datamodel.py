@@ -130,6 +130,16 @@ def send_and_read(user: str, token: str, operator: str) -> None:
     assert dump(progress)["id"] == notification_id and progress.title == title
     refused = app.get(f"/notifications/{notification_id}")
     assert read(push.Problem, refused, HTTPStatus.FORBIDDEN).code == "forbidden"
+
+    text = {"title": "On its way", "message": "It comes tomorrow."}
+    extras = {"link": "https://shop.example.com/orders/4711", "data": {"orderId": "4711"}}
+    personal = {"audience": {"users": [user]}, "content": {"texts": {"en": text}, **extras}}
+    body = dump(push.NotificationCreation.model_validate(personal))
+    created = read(push.CreatedNotification, backoffice.post("/notifications", json=body), HTTPStatus.CREATED)
+    assert created.warnings == []
+    entry = dump(read(push.HistoryPage, app.get("/notifications-history")).content[0])
+    assert entry["id"] == dump(created)["id"]
+    assert {"link": entry["link"], "data": entry["data"]} == extras
     done(app.request("DELETE", "/token", json={"token": device["token"]}), HTTPStatus.NO_CONTENT)
 
 

@@ -10,10 +10,13 @@ from auth.v1.introspection_pb2 import IntrospectRequest
 from auth.v1.introspection_pb2_grpc import IntrospectionServiceStub
 from push.v1.delivery_pb2 import NOTIFICATION_STATE_COMPLETED, WatchProgressRequest
 from push.v1.delivery_pb2_grpc import DeliveryServiceStub
+from push.v1.notifications_pb2 import Audience, CreateNotificationRequest, NotificationText, NotificationTexts
+from push.v1.notifications_pb2_grpc import NotificationServiceStub
 
 channel = grpc.insecure_channel(world.GRPC_ADDRESS)
 introspection = IntrospectionServiceStub(channel)
 delivery = DeliveryServiceStub(channel)
+notifications = NotificationServiceStub(channel)
 
 
 def fails(code: grpc.StatusCode, call: Callable[[], object]) -> None:
@@ -51,6 +54,18 @@ def walk() -> None:
     fails(grpc.StatusCode.UNAUTHENTICATED, lambda: introspection.Introspect(reference, metadata=wrong))
 
     bearer = (("authorization", f"Bearer {token}"),)
+    text = NotificationText(title="On its way", message="It comes tomorrow.")
+    content = NotificationTexts(texts={"en": text}, data={"orderId": "4711"})
+    to_user = CreateNotificationRequest(audience=Audience(users=[user]), content=content)
+    created = notifications.CreateNotification(to_user, metadata=bearer)
+    *_, ended = delivery.WatchProgress(WatchProgressRequest(notification_id=created.id), metadata=bearer)
+    assert ended.progress.title == "On its way"
+    to_nobody = CreateNotificationRequest(content=content)
+    fails(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        lambda: notifications.CreateNotification(to_nobody, metadata=bearer),
+    )
+
     title = world.new_id("Hello")
     sent = httpx.post(
         f"{world.PUSH_URL}/v1/pushprovider/push",

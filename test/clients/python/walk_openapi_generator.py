@@ -66,6 +66,17 @@ def send_and_read(user: str, app: push.ApiClient, operator: push.ApiClient) -> N
     world.eventually("the notification is in the history", arrived)
     notification_id = sent.headers["Notification-Id"]
     assert push.OperationApi(operator).get_notification(notification_id).title == title
+
+    content = push.NotificationTexts(
+        texts={"en": push.NotificationText(title="On its way", message="It comes tomorrow.")},
+        link="https://shop.example.com/orders/4711",
+        data={"orderId": "4711"},
+    )
+    creation = push.NotificationCreation(audience=push.Audience(users=[user]), content=content)
+    created = push.SendingApi(operator).create_notification(creation)
+    assert created.warnings == []
+    entry = push.HistoryApi(app).get_notifications_history().content[0]
+    assert entry.id == created.id and entry.link == content.link and entry.data == content.data
     push.DevicesApi(app).delete_push_token(push_token_reference=push.PushTokenReference(token=device))
 
 

@@ -35,13 +35,18 @@ from push_client import AuthenticatedClient as PushClient
 from push_client.api.devices import delete_push_token, save_push_token
 from push_client.api.history import get_notifications_history, get_notifications_summary
 from push_client.api.operation import get_notification
-from push_client.api.sending import send_push_notification
+from push_client.api.sending import create_notification, send_push_notification
 from push_client.models import (
+    Audience,
+    CreatedNotification,
+    HistoryEntryData,
     HistoryPage,
-    PushNotification,
+    NotificationCreation,
     NotificationProgress,
+    NotificationTexts,
     NotificationsSummary,
     Problem,
+    PushNotification,
     PushToken,
     PushTokenReference,
 )
@@ -158,8 +163,22 @@ def send_and_read(user: str, token: str, operator: str) -> None:
     progress = of(NotificationProgress, get_notification.sync(notification_id, client=backoffice))
     assert progress.id == notification_id and progress.title == title
     assert of(Problem, get_notification.sync(notification_id, client=app)).code == "forbidden"
+    send_to_user(user, app, backoffice)
     deleted = delete_push_token.sync_detailed(client=app, body=PushTokenReference(token=device.token))
     assert deleted.status_code is HTTPStatus.NO_CONTENT
+
+
+def send_to_user(user: str, app: PushClient, backoffice: PushClient) -> None:
+    """Sends to one user, with data."""
+    text = {"title": "On its way", "message": "It comes tomorrow."}
+    link, data = "https://shop.example.com/orders/4711", {"orderId": "4711"}
+    content = NotificationTexts.from_dict({"texts": {"en": text}, "link": link, "data": data})
+    creation = NotificationCreation(audience=Audience(users=[user]), content=content)
+    created = of(CreatedNotification, create_notification.sync(client=backoffice, body=creation))
+    assert created.warnings == []
+    entry = of(HistoryPage, get_notifications_history.sync(client=app)).content[0]
+    assert entry.id == created.id and entry.notification.title == text["title"] and entry.link == link
+    assert of(HistoryEntryData, entry.data).to_dict() == data
 
 
 def revoke(pair: TokenPair) -> None:

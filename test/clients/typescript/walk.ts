@@ -24,9 +24,22 @@ export interface TokenPair {
   readonly expires_in: number;
 }
 
+/** A notification to users, with data. */
+export interface NotificationCreation {
+  audience: { users: string[] };
+  content: {
+    texts: Record<string, { title: string; message: string }>;
+    link: string;
+    data: Record<string, string>;
+  };
+  delivery: { ttlSeconds: number };
+}
+
 export interface Entry {
   readonly viewed: boolean;
   readonly notification: { readonly title: string; readonly message: string; readonly image: string | null };
+  readonly link?: string | undefined;
+  readonly data?: Readonly<Record<string, string>> | undefined;
   readonly sendAt: string;
 }
 
@@ -60,6 +73,12 @@ export interface Gatepost {
     idempotencyKey: string,
     notification: { title: string; message: string; utcOffsets: number[] },
   ): Promise<string>;
+  /** @returns the id and the warnings */
+  create(
+    accessToken: string,
+    idempotencyKey: string,
+    notification: NotificationCreation,
+  ): Promise<{ readonly id: string; readonly warnings: readonly unknown[] }>;
   progress(accessToken: string, id: string): Promise<{ readonly state: string; readonly sent: number }>;
   history(
     accessToken: string,
@@ -158,7 +177,30 @@ async function notify(gatepost: Gatepost, id: string): Promise<void> {
   ok(Math.abs(Date.now() - Date.parse(entry.sendAt)) < 600_000);
   equal((await gatepost.history(access_token, false)).content[0]?.viewed, true);
   equal(await gatepost.summary(access_token), true);
+
+  await notifyByName(gatepost, operator, id, access_token);
   await gatepost.deleteDevice(access_token, device.token);
+}
+
+/** Sends to one user, by id, with data. */
+async function notifyByName(gatepost: Gatepost, operator: string, id: string, token: string): Promise<void> {
+  const text = { title: "On its way", message: "It comes tomorrow." };
+  const extras = { link: "https://shop.example.com/orders/4711", data: { orderId: "4711" } };
+  const notification = {
+    audience: { users: [id] },
+    content: { texts: { en: text }, ...extras },
+    delivery: { ttlSeconds: 3600 },
+  };
+  const key = randomUUID();
+  const created = await gatepost.create(operator, key, notification);
+  deepEqual(created.warnings, []);
+  equal((await gatepost.create(operator, key, notification)).id, created.id);
+  equal((await completed(() => gatepost.progress(operator, created.id))).sent, 1);
+  const { totalElements, content } = await gatepost.history(token, true);
+  equal(totalElements, 2);
+  const entry = content.find((one) => one.notification.title === text.title);
+  deepEqual(entry?.notification, { ...text, image: null });
+  deepEqual({ link: entry?.link, data: entry?.data }, extras);
 }
 
 async function signInOperator(gatepost: Gatepost): Promise<string> {

@@ -19,7 +19,7 @@ const throttled: Outcome = { kind: "retry", isThrottled: true, afterMs: 9_000, r
 const away: Outcome = { kind: "unavailable", afterMs: 7_000, reason: "ECONNREFUSED" };
 const refused: Outcome = { kind: "refused", reason: "401" };
 const foreign: Outcome = { kind: "foreign", reason: "403" };
-const failed: Outcome = { kind: "failed", reason: "400" };
+const failed = { kind: "failed", reason: "400" } as const;
 
 /** Reports outcomes at one moment, each of another user. @returns the last verdict */
 function reported(
@@ -57,6 +57,11 @@ describe("a service that is open", () => {
   test.each<[string, Outcome[], Failure | undefined]>([
     ["is not paused for two failures", [retry, retry], undefined],
     ["is for three in a row", [retry, retry, retry], { cause: "unavailable", afterMs: 0, reason: "503" }],
+    [
+      "is, whatever was not even sent to it in between",
+      [retry, retry, { ...failed, isUnasked: true }, retry],
+      { cause: "unavailable", afterMs: 0, reason: "503" },
+    ],
     ["is not where it responds in between", [retry, retry, failed, retry, retry], undefined],
     ["is not for what is a device's own", [own, own, own, own], undefined],
     [

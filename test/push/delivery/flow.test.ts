@@ -5,6 +5,7 @@ import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-repor
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { Flow } from "../../../src/push/delivery/flow.ts";
 import { InFlightBudget } from "../../../src/push/delivery/in-flight-budget.ts";
+import { prepareContent } from "../../../src/push/delivery/prepare-content.ts";
 import { SelfTest } from "../../../src/push/delivery/service-states.ts";
 import type { Outcome } from "../../../src/push/providers/provider.ts";
 import { captureLog } from "../../support/captured-log.ts";
@@ -36,21 +37,30 @@ function createFlow({ room = 100, isRetry = false } = {}) {
     metrics: createDeliveryMetrics(createMetrics("gatepost", "1.2.3"), ["fcm"]),
   };
   const notification = {
-    ...{ id: "n", title: "Title", message: "Message", image: null, isOneChunk: true },
-    ...{ expiresAt: 0, acceptedAt: 0 },
+    ...{
+      id: "n",
+      title: "Title",
+      message: "Message",
+      image: null,
+      isOneChunk: true,
+      keepsOutcomes: false,
+      maxPerSecond: null,
+    },
+    ...({ expiresAt: 0, acceptedAt: 0, content: null, priority: "high", collapseId: null } as const),
   };
   const ids = Array.from({ length: 100 }, (_, id) => id);
-  const devices = ids.map((id) => ({ id, userId: `${id}`, token: `${id}`, renewedAt: 0, service: "" }));
+  const spoken = { language: null, platform: null, variables: null };
+  const devices = ids.map((id) => ({
+    ...{ id, userId: `${id}`, token: `${id}`, renewedAt: 0, service: "", ...spoken },
+  }));
   const chunk = {
     ...{ id: 1, attempt: "a", notificationId: "n", notification, devices, isRetry, turn: 0, left: 100 },
     ...{ failures: {}, retries: 0, reason: null, ageMs: 0, share: 1, trace: undefined },
     asOf: performance.now(),
   };
-  const content = {
-    ...{ notificationId: "n", title: "Title", message: "Message", imageUrl: undefined, expiresAt: 0 },
-  };
+  const sendTo = prepareContent(provider, chunk, undefined);
   const next = vi.fn();
-  const flow = new Flow(dependencies, chunk, content, devices, next);
+  const flow = new Flow(dependencies, chunk, sendTo, devices, next);
   /** Lets time pass. @returns how many messages have begun by then */
   const begunAfter = (ms: number) => {
     vi.advanceTimersByTime(ms);

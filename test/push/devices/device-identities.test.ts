@@ -118,11 +118,15 @@ describe.each(backends)("a device on %s", (backend) => {
     await save("anna", "another:APA91b", "fcm");
     await save("anna", `${installation}`, "fcm");
     await store.db.execute(
-      sql`update push.devices set utc_offset = 180, time_zone = 'Europe/Moscow' where token = ${token(0)}`,
+      sql`
+        update push.devices set utc_offset = 180, time_zone = 'Europe/Moscow', language = 'de-Latn', platform = 'ios'
+        where token = ${token(0)}`,
     );
     await store.events();
     await save("anna", token(2), "fcm");
-    expect((await store.all()).at(-1)).toMatchObject({ utcOffset: 180, timeZone: "Europe/Moscow" });
+    expect((await store.all()).at(-1)).toMatchObject({
+      ...{ utcOffset: 180, timeZone: "Europe/Moscow", language: "de-Latn", platform: "ios" },
+    });
     const kept = async () => (await store.all()).map((row) => [row.userId, row.token]);
     const others = [
       ["boris", token(1)],

@@ -17,6 +17,8 @@ export interface DeviceRow extends Record<string, unknown> {
   readonly token: string;
   readonly utcOffset: number;
   readonly timeZone: string | null;
+  readonly language: string | null;
+  readonly platform: string | null;
   readonly expires: number;
   readonly registered: number;
   readonly renewed: number;
@@ -65,6 +67,7 @@ export async function createDeviceStore(backend: Backend): Promise<DeviceStore> 
         db,
         sql`
           select id::text, user_id as "userId", provider, token, utc_offset::int as "utcOffset", time_zone as "timeZone",
+            language, platform,
             ${ms("expires_at")} as expires, ${ms("registered_at")} as registered, ${ms("renewed_at")} as renewed
           from push.devices order by devices.id`,
       );

@@ -131,6 +131,19 @@ describe.each(backends)("devices on %s", (backend) => {
     expect(await store.all()).toMatchObject([{ userId: "anna", utcOffset: 60 }]);
   });
 
+  test("language and platform stay what they were where an app does not say them, and go with a moved token", async () => {
+    await save("anna", { token: "t1", language: "zh_tw" });
+    expect(await store.all()).toMatchObject([{ language: "zh-Hant-TW", platform: null }]);
+    await save("anna", { token: "t1", platform: "android" });
+    expect(await store.all()).toMatchObject([{ language: "zh-Hant-TW", platform: "android" }]);
+    await save("boris", { token: "t1", language: "iw" });
+    expect(await store.all()).toMatchObject([{ userId: "boris", language: "he-Hebr", platform: "android" }]);
+    for (const language of ["jp", "english!", ""]) {
+      const refused = { errors: [{ pointer: "/body/language" }] };
+      await expect(save("boris", { token: "t1", language })).rejects.toMatchObject(refused);
+    }
+  });
+
   test("another user's token is not removed, one's own is, and repeating it changes nothing", async () => {
     await save("anna", { token: "a" });
     await save("boris", { token: "b" });

@@ -1,5 +1,6 @@
 /** One send, however often its call is repeated: whoever repeats it with the same key gets the same notification. */
 import { beforeAll, describe, expect, it } from "vitest";
+import { elsewhereOffset } from "../../support/send-audience.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { type Operator, operatorOf } from "./operator.ts";
@@ -11,6 +12,7 @@ const users = 200;
 describe.each(backends)("on %s", (backend) => {
   let world: World;
   let operators: readonly [Operator, ...Operator[]];
+  let origins: readonly string[];
   const cleanup = suiteCleanup();
   beforeAll(async () => {
     world = await createWorld(backend, { audience: { devices, users } });
@@ -18,8 +20,9 @@ describe.each(backends)("on %s", (backend) => {
     const server = await world.start();
     const first = await operatorOf(server);
     // An embedded database is one process's own.
-    const second = backend === "PGlite" ? [] : [await operatorOf(await world.startBeside(server), first.as)];
-    operators = [first, ...second];
+    const beside = backend === "PGlite" ? [] : [await world.startBeside(server)];
+    operators = [first, ...(await Promise.all(beside.map((other) => operatorOf(other, first.as))))];
+    origins = [server, ...beside].map(({ origin }) => origin);
   });
 
   it("50 calls at once with one key, through every process, send one notification", async () => {
@@ -36,6 +39,48 @@ describe.each(backends)("on %s", (backend) => {
     expect(await first.send({}, key)).toBe(id);
     expect(await first.list()).toMatchObject({ totalElements: 1, content: [{ id }] });
     expect(world.fcm.ledger.summary()).toMatchObject({ tokens: devices, messages: devices });
+  });
+
+  it("50 calls at once to anyone with one key, over HTTP and Connect, send one and get the same", async () => {
+    const [first] = operators;
+    world.fcm.clear();
+    const json = {
+      audience: { everybody: true, except: [{ utcOffsets: [elsewhereOffset] }] },
+      // Its texts are too long for FCM, which is a warning.
+      content: { texts: { en: { title: "ß".repeat(200), message: "ß".repeat(2_000) } } },
+    };
+    const headers = { "Idempotency-Key": "anyone" };
+    /** On a busy machine a call may be told to come again; by its key that is the same call. */
+    async function taken(call: () => Promise<{ status: number; text: string }>): Promise<object> {
+      const { status, text } = await call();
+      if (status === 503) return taken(call);
+      expect([200, 201], text).toContain(status);
+      return JSON.parse(text);
+    }
+    const overHttp = (n: number) =>
+      taken(() => {
+        const { call, as } = operators[n % operators.length] ?? first;
+        return call("createNotification", { as, json, headers });
+      });
+    const overConnect = (n: number) =>
+      taken(async () => {
+        const origin = origins[n % origins.length];
+        const response = await fetch(`${origin}/push.v1.NotificationService/CreateNotification`, {
+          method: "POST",
+          headers: { ...headers, authorization: first.as, "content-type": "application/json" },
+          body: JSON.stringify(json),
+        });
+        return { status: response.status, text: await response.text() };
+      });
+    const calls = Array.from({ length: 25 }, (_, n) => [overHttp(n), overConnect(n)]).flat();
+    const [created = {}, ...others] = await Promise.all(calls);
+    const { id, warnings } = Object(created);
+    expect(warnings).toMatchObject([{ pointer: "/body/content/texts/en" }]);
+    for (const other of others) expect(other).toEqual(created);
+    expect(await first.ended(id)).toMatchObject({ recipients: users, planned: devices, sent: devices });
+    expect(world.fcm.ledger.summary()).toMatchObject({ tokens: devices, messages: devices });
+    // Also when it has long been sent.
+    expect(await overHttp(0)).toEqual(created);
   });
 
   it("the same key with another body is 409 in every process, and sends nothing", async () => {

@@ -69,13 +69,20 @@ describe.each(backends)("on %s", (backend) => {
 
   const all = (): Fake[] => [fakes.fcm, fakes.apns, fakes.webpush];
 
-  async function save(provider: Provider | undefined, token: string, at = offset, as = user): Promise<void> {
+  async function save(
+    provider: Provider | undefined,
+    token: string,
+    at = offset,
+    as = user,
+    language?: string,
+  ): Promise<void> {
     const { status, text } = await operator.call("savePushToken", {
       as,
       json: {
         token,
         expiration: new Date(Date.now() + 86_400_000).toISOString(),
         ...(provider && { provider }),
+        ...(language !== undefined && { language }),
       },
       headers: { "barrier-user-utc-offset": String(at) },
     });
@@ -129,6 +136,113 @@ describe.each(backends)("on %s", (backend) => {
       expect(JSON.parse(String(payload))).toMatchObject({ title, tag: id });
       expect(String(payload)).toContain(image);
     }
+  });
+
+  describe("texts that are too long", () => {
+    const family = "👩‍👩‍👧‍👦";
+    const fill = (unit: string, bytes: number) => unit.repeat(Math.floor(bytes / Buffer.byteLength(unit)));
+    const long = {
+      hi: { title: fill("नमस्ते ", 700), message: fill("क्या हाल है? स्त्री क्षत्रिय ", 4_000) },
+      en: { title: "👋🏽".repeat(60), message: fill(family, 4_000) },
+      zh: { title: fill("你好", 700), message: fill("天气真好，我们去公园吧。", 4_000) },
+    };
+    const texts = { ...long, de: { title: "Hallo", message: "Kurz." } };
+    const graphemes = (text: string) =>
+      [...new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(text)].map(
+        ({ segment }) => segment,
+      );
+    const shown = {
+      fcm: (payload: unknown) => Object(payload).notification,
+      apns: (payload: unknown) => Object(payload).aps.alert,
+      webpush: (payload: unknown) => JSON.parse(String(payload)),
+    };
+    let own: string;
+
+    beforeAll(async () => {
+      const id = randomUUID();
+      own = id;
+      const as = `Bearer ${await server.userToken(id)}`;
+      for (const language of Object.keys(texts)) {
+        await save("fcm", `fcm-${language}`, 0, as, language);
+        await save("apns", appleToken(), 0, as, language);
+        await save("webpush", JSON.stringify(fakes.webpush.subscribe(`tab-${language}`)), 0, as, language);
+      }
+    });
+
+    const create = async (content: object) =>
+      operator.call("createNotification", {
+        as: operator.as,
+        json: { audience: { users: [own] }, content: { defaultLanguage: "en", ...content } },
+      });
+    const bodyOf = ({ text }: { readonly text: string }) => JSON.parse(text);
+    /** The messages at each provider, after all were taken. */
+    async function arrived(content: object) {
+      const response = await create(content);
+      expect(response.status, response.text).toBe(201);
+      const { id, warnings } = bodyOf(response);
+      expect(await operator.ended(id)).toMatchObject({ planned: 12, sent: 12 });
+      const found = ([name, show]: [Provider, (payload: unknown) => unknown]) =>
+        fakes[name].ledger
+          .recent()
+          .map(({ payload }) => ({ provider: name, payload, ...Object(show(payload)) }));
+      return {
+        warnings,
+        messages: (["fcm", "apns", "webpush"] as const).flatMap((name) => found([name, shown[name]])),
+      };
+    }
+
+    it("are whole, or cut between characters, and each provider takes them", async () => {
+      const { warnings, messages } = await arrived({ texts });
+      const pointers = new Set(warnings.map(({ pointer }: { pointer: string }) => pointer));
+      expect([...pointers].toSorted()).toEqual(["en", "hi", "zh"].map((tag) => `/body/content/texts/${tag}`));
+      expect(messages).toHaveLength(12);
+      for (const { provider, payload, title, body } of messages) {
+        const [, text] = Object.entries(texts).find(([, one]) => one.title === title) ?? [];
+        if (text === undefined) expect.fail(`${provider} was sent ${title}`);
+        if (provider === "apns")
+          expect(Buffer.byteLength(JSON.stringify(payload))).toBeLessThanOrEqual(4_096);
+        if (body === text.message) continue;
+        const kept = graphemes(body.slice(0, -1));
+        expect([body.at(-1), kept]).toEqual(["…", graphemes(text.message).slice(0, kept.length)]);
+        // Nothing is wasted either.
+        expect(Buffer.byteLength(body)).toBeGreaterThan(2_000);
+      }
+      const cut = messages.filter(({ body }) => body.endsWith("…"));
+      expect(new Set(cut.map(({ provider }) => provider))).toEqual(new Set(["fcm", "apns", "webpush"]));
+    });
+
+    it("keep one character where data leave no room for more, and are never empty", async () => {
+      const content = (length: number, message: string) => ({
+        texts: { en: { title: "t", message } },
+        data: { key: "k".repeat(length) },
+      });
+      const { payloads } = bodyOf(
+        await operator.call("previewNotification", {
+          as: operator.as,
+          json: { audience: { users: [own] }, content: content(1, "m") },
+        }),
+      );
+      const room = payloads.map(({ limit, bytes }: { limit: number; bytes: number }) => limit - bytes);
+      const spare = Buffer.byteLength(`${family}…`);
+      const { messages } = await arrived(content(Math.min(...room) - spare + 2, fill(family, 4_000)));
+      const counts = messages.map(({ body }) => graphemes(body.slice(0, -1)));
+      expect(Math.min(...counts.map((kept) => kept.length))).toBe(1);
+      expect(new Set(counts.flat())).toEqual(new Set([family]));
+    });
+
+    it("are refused, each at its tag, where the caller wants that, and nothing is stored", async () => {
+      const { totalElements } = await operator.list();
+      const response = await create({ texts, tooLong: "refuse" });
+      expect(response.status).toBe(400);
+      const errors: readonly { pointer: string; message: string }[] = bodyOf(response).errors;
+      expect(errors.map(({ pointer }) => pointer).toSorted()).toEqual(
+        ["en", "hi", "zh"].map((tag) => `/body/content/texts/${tag}`),
+      );
+      expect(errors[0]?.message).toMatch(
+        /^makes a payload of \d+ bytes for \w+, which takes \d+; shorten it/,
+      );
+      expect((await operator.list()).totalElements).toBe(totalElements);
+    });
   });
 
   it("a device that its provider reports dead is removed: the next send does not ask for it", async () => {

@@ -39,6 +39,15 @@ export async function fillHistory(sql: postgres.Sql, rows: number): Promise<void
     insert into push.history_blocks
     select number / ${blockSize}, id, bit_or(set_bit(0::bit(${blockSize}), (number % ${blockSize})::int, 1))
     from entries group by 1, 2 order by 2, 1`);
+  // Rows of their own, of all users but those two, to whom they would show twice: nearly all notifications are for one
+  // user, the newest for a thousand.
+  await sql.unsafe(`
+    insert into push.history_entries
+    select 2 + n % ${userCount - 2}, id from (
+      select id, nth * 5 as n from (select id, row_number() over (order by id) as nth from push.notifications) as each
+      union all select max(id::text)::uuid, named from push.notifications, generate_series(1, 1000) as named group by named
+    ) as numbered
+    on conflict do nothing`);
   await sql.unsafe(`
     insert into push.history_views
     select distinct number, id, now() from entries
@@ -46,6 +55,6 @@ export async function fillHistory(sql: postgres.Sql, rows: number): Promise<void
     order by 2, 1`);
   // As autovacuum leaves them.
   await sql.unsafe(
-    "vacuum (analyze) push.history_users, push.history_blocks, push.history_views, push.notifications",
+    "vacuum (analyze) push.history_users, push.history_blocks, push.history_entries, push.history_views, push.notifications",
   );
 }

@@ -129,7 +129,9 @@ export async function createLab(backend: Backend): Promise<Lab> {
       for (const table of [
         "devices",
         "notifications",
+        "notification_users",
         "history_blocks",
+        "history_entries",
         "history_users",
         "delivery_chunks",
         "plan_ranges",

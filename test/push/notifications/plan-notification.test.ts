@@ -2,6 +2,7 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createPlanner, startPlanners } from "../../../src/push/notifications/plan-notification.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, testUser } from "./notification-lab.ts";
@@ -57,9 +58,11 @@ describe.each(backends)("planning on %s", (backend) => {
       { userId: testUser, provider: "apns" },
     ]);
     const id = await lab.accept();
-    const testRun = await lab.accept();
-    await lab.db.execute(sql`
-      update push.notifications set utc_offsets = null, user_ids = ${`{${testUser}}`}::text[] where id = ${testRun}::uuid`);
+    await lab.notificationsOf(lab.db).startTestRun();
+    const [{ testRun } = { testRun: "" }] = await rows<{ testRun: string }>(
+      lab.db,
+      sql`select id::text as "testRun" from push.notifications where audience_kind = 'TEST'`,
+    );
     await lab.plan(2, ["fcm", "webpush"]);
     expect((await lab.planned(id)).toSorted((one, other) => one - other)).toEqual([a, d]);
     expect(await lab.planned(testRun)).toEqual([d]);

@@ -3,10 +3,13 @@ import { type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { expect } from "vitest";
 import type { Database } from "../../../src/platform/database/database.ts";
+import { createAccept, plainRequest } from "../../../src/push/notifications/accept-notification.ts";
+import { type Audience, kindOf } from "../../../src/push/notifications/audience.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
+import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
-import { allProviders, createLab } from "./notification-lab.ts";
+import { allProviders, createLab, ttlSeconds } from "./notification-lab.ts";
 
 /** Devices a step, in tests that need steps. */
 export const window = 10;
@@ -38,6 +41,32 @@ export async function createPlanningLab(backend: Backend) {
   /** 100 devices of 40 users. */
   const manyDevices = () =>
     lab.addDevices(Array.from({ length: 100 }, (_, index) => ({ userId: `user-${index % 40}` })));
+  /** Accepts a notification to an audience. @param providers with them, it is planned at once if it is small */
+  async function acceptTo(
+    audience: Partial<Audience>,
+    { history = true, providers }: { history?: boolean; providers?: readonly ProviderName[] } = {},
+  ): Promise<string> {
+    const accept = createAccept({ ...lab, ttlSeconds, ...(providers && { providers }) });
+    const request = plainRequest({ title: "Title", message: "Message", image: null }, audience);
+    const delivery = { ...request.delivery, history };
+    const kind = kindOf(request.audience);
+    const accepted = await accept({
+      ...{ clientId: "backoffice", kind, request: { ...request, delivery } },
+      idempotencyKey: undefined,
+    });
+    return accepted.notificationId;
+  }
+  /** Gives a device to a user, as registering its token does. @returns its new id */
+  async function handOver(id: number | undefined, user: string): Promise<number> {
+    const [moved] = await rows<{ id: string }>(
+      lab.db,
+      sql`
+        update push.devices
+        set id = nextval('push.devices_id_seq'), user_id = ${user}, registered_at = now(), renewed_at = now()
+        where id = ${id ?? 0} returning id::text`,
+    );
+    return Number(moved?.id);
+  }
   const planned = async (id: string) => (await lab.chunks(id)).flatMap(({ devices }) => devices);
   const progress = (id: string) => lab.notifications.get(id);
   /** A planner; `between` is called in each step when its chunks are made, before the notification is locked. */
@@ -68,6 +97,8 @@ export async function createPlanningLab(backend: Backend) {
     ...lab,
     ...{
       manyDevices,
+      acceptTo,
+      handOver,
       planned,
       progress,
       planner,

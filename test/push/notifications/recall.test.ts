@@ -6,17 +6,17 @@ import { createHistory, type History, type PageRequest } from "../../../src/push
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-import { createLab, type Lab } from "./notification-lab.ts";
+import { createPlanningLab, type PlanningLab } from "./planning-lab.ts";
 
 const newest: PageRequest = { page: 0, size: 20, sort: [] };
 const finished = { kind: { code: "notification_finished" } };
 
 describe.each(backends)("recalling on %s", (backend) => {
-  let lab: Lab;
+  let lab: PlanningLab;
   let history: History;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    lab = await createLab(backend);
+    lab = await createPlanningLab(backend);
     cleanup.defer(() => lab.drop());
     history = createHistory({ db: lab.db });
   });
@@ -63,6 +63,13 @@ describe.each(backends)("recalling on %s", (backend) => {
     await lab.notifications.recall(other);
     expect(await seenBy("ann")).toEqual([[], true]);
     expect(await history.summary("ann", newest)).toBe(true);
+  });
+
+  test("one without a history keeps the number of users found, also while it is planned", async () => {
+    const id = await lab.acceptTo({ everybody: true }, { history: false });
+    await lab.planner()(await lab.takeRange());
+    await lab.db.execute(sql`update push.notifications set state = 'PLANNING', planned_at = null`);
+    expect(await lab.notifications.recall(id)).toMatchObject({ recipients: 2, planned: 2 });
   });
 
   test("one that is being sent, or is paused, is cancelled with it", async () => {

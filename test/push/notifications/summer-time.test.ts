@@ -11,7 +11,7 @@ import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { providers } from "../devices/device-store.ts";
-import { createLab, type Lab, testUser } from "./notification-lab.ts";
+import { createLab, type Lab } from "./notification-lab.ts";
 
 describe.each(backends)("summer time on %s", (backend) => {
   let lab: Lab;
@@ -110,16 +110,6 @@ describe.each(backends)("summer time on %s", (backend) => {
     await save("mars", 60);
     await lab.db.execute(sql`update push.devices set time_zone = 'Mars/Olympus_Mons'`);
     expect(await recipients([60])).toEqual([["mars"], [60]]);
-  });
-
-  test("counts the devices of a test run at the offset of their zone", async () => {
-    moveTo("2027-07-20T12:00:00Z");
-    await save(testUser, "Europe/Berlin");
-    await lab.db.execute(sql`update push.devices set utc_offset = 60`);
-    await lab.notifications.startTestRun();
-    await lab.plan();
-    const [run] = await rows<{ id: string }>(lab.db, sql`select id::text from push.notifications`);
-    expect(await lab.chunks(run?.id ?? "")).toMatchObject([{ utcOffset: 120 }]);
   });
 
   test("needs the zones that are in use, which it jumps to in the index, and the devices at them alone", async () => {

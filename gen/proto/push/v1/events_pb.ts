@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file push/v1/events.proto.
  */
 export const file_push_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("ChRwdXNoL3YxL2V2ZW50cy5wcm90bxIHcHVzaC52MSJfChNQdXNoVG9rZW5SZWdpc3RlcmVkEg8KB3VzZXJfaWQYASABKAkSEQoJZGV2aWNlX2lkGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEhIKCnV0Y19vZmZzZXQYBCABKAUilAEKEFB1c2hUb2tlblJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCRIRCglkZXZpY2VfaWQYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSJgoGcmVhc29uGAQgASgOMhYucHVzaC52MS5SZW1vdmFsUmVhc29uEhIKCnJlcXVlc3RfaWQYBSABKAkSDgoGY2FsbGVyGAYgASgJImUKFE5vdGlmaWNhdGlvbkFjY2VwdGVkEhcKD25vdGlmaWNhdGlvbl9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSEwoLdXRjX29mZnNldHMYAyADKAUSDAoEdGVzdBgEIAEoCCKuAQoVTm90aWZpY2F0aW9uQ29tcGxldGVkEhcKD25vdGlmaWNhdGlvbl9pZBgBIAEoCRIRCgljYW5jZWxsZWQYAiABKAgSEgoKcmVjaXBpZW50cxgDIAEoDRIPCgdwbGFubmVkGAQgASgNEgwKBHNlbnQYBSABKA0SDgoGZmFpbGVkGAYgASgNEg8KB2Ryb3BwZWQYByABKA0SFQoNZGVhZF9sZXR0ZXJlZBgIIAEoDSJDCgxSZW1vdmFsc0hlbGQSEAoIcHJvdmlkZXIYASABKAkSDQoFdXNlcnMYAiABKA0SEgoKZGVhZF91c2VycxgDIAEoDSqdAgoNUmVtb3ZhbFJlYXNvbhIeChpSRU1PVkFMX1JFQVNPTl9VTlNQRUNJRklFRBAAEhcKE1JFTU9WQUxfUkVBU09OX1VTRVIQARIXChNSRU1PVkFMX1JFQVNPTl9ERUFEEAISGgoWUkVNT1ZBTF9SRUFTT05fRVhQSVJFRBADEiMKH1JFTU9WQUxfUkVBU09OX0lERU5USVRZX0RFTEVURUQQBBIYChRSRU1PVkFMX1JFQVNPTl9NT1ZFRBAFEhgKFFJFTU9WQUxfUkVBU09OX0xJTUlUEAYSKAokUkVNT1ZBTF9SRUFTT05fQVVUSE9SSVpBVElPTl9SRVZPS0VEEAcSGwoXUkVNT1ZBTF9SRUFTT05fUkVQTEFDRUQQCEJJChBnYXRlcG9zdC5wdXNoLnYxUAFaF2dhdGVwb3N0L3B1c2gvdjE7cHVzaHYxqgIQR2F0ZXBvc3QuUHVzaC5WMboCBkdQUHVzaGIGcHJvdG8z");
+  fileDesc("ChRwdXNoL3YxL2V2ZW50cy5wcm90bxIHcHVzaC52MSJfChNQdXNoVG9rZW5SZWdpc3RlcmVkEg8KB3VzZXJfaWQYASABKAkSEQoJZGV2aWNlX2lkGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEhIKCnV0Y19vZmZzZXQYBCABKAUilAEKEFB1c2hUb2tlblJlbW92ZWQSDwoHdXNlcl9pZBgBIAEoCRIRCglkZXZpY2VfaWQYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSJgoGcmVhc29uGAQgASgOMhYucHVzaC52MS5SZW1vdmFsUmVhc29uEhIKCnJlcXVlc3RfaWQYBSABKAkSDgoGY2FsbGVyGAYgASgJIuABChROb3RpZmljYXRpb25BY2NlcHRlZBIXCg9ub3RpZmljYXRpb25faWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEhMKC3V0Y19vZmZzZXRzGAMgAygFEgwKBHRlc3QYBCABKAgSLAoIYXVkaWVuY2UYBSABKA4yFS5wdXNoLnYxLkF1ZGllbmNlS2luZEgAiAEBEhIKBXVzZXJzGAYgASgNSAGIAQESFAoHZmlsdGVycxgHIAEoDUgCiAEBQgsKCV9hdWRpZW5jZUIICgZfdXNlcnNCCgoIX2ZpbHRlcnMirgEKFU5vdGlmaWNhdGlvbkNvbXBsZXRlZBIXCg9ub3RpZmljYXRpb25faWQYASABKAkSEQoJY2FuY2VsbGVkGAIgASgIEhIKCnJlY2lwaWVudHMYAyABKA0SDwoHcGxhbm5lZBgEIAEoDRIMCgRzZW50GAUgASgNEg4KBmZhaWxlZBgGIAEoDRIPCgdkcm9wcGVkGAcgASgNEhUKDWRlYWRfbGV0dGVyZWQYCCABKA0iQwoMUmVtb3ZhbHNIZWxkEhAKCHByb3ZpZGVyGAEgASgJEg0KBXVzZXJzGAIgASgNEhIKCmRlYWRfdXNlcnMYAyABKA0qnQIKDVJlbW92YWxSZWFzb24SHgoaUkVNT1ZBTF9SRUFTT05fVU5TUEVDSUZJRUQQABIXChNSRU1PVkFMX1JFQVNPTl9VU0VSEAESFwoTUkVNT1ZBTF9SRUFTT05fREVBRBACEhoKFlJFTU9WQUxfUkVBU09OX0VYUElSRUQQAxIjCh9SRU1PVkFMX1JFQVNPTl9JREVOVElUWV9ERUxFVEVEEAQSGAoUUkVNT1ZBTF9SRUFTT05fTU9WRUQQBRIYChRSRU1PVkFMX1JFQVNPTl9MSU1JVBAGEigKJFJFTU9WQUxfUkVBU09OX0FVVEhPUklaQVRJT05fUkVWT0tFRBAHEhsKF1JFTU9WQUxfUkVBU09OX1JFUExBQ0VEEAgqfgoMQXVkaWVuY2VLaW5kEh0KGUFVRElFTkNFX0tJTkRfVU5TUEVDSUZJRUQQABIXChNBVURJRU5DRV9LSU5EX1VTRVJTEAESGQoVQVVESUVOQ0VfS0lORF9GSUxURVJTEAISGwoXQVVESUVOQ0VfS0lORF9FVkVSWUJPRFkQA0JJChBnYXRlcG9zdC5wdXNoLnYxUAFaF2dhdGVwb3N0L3B1c2gvdjE7cHVzaHYxqgIQR2F0ZXBvc3QuUHVzaC5WMboCBkdQUHVzaGIGcHJvdG8z");
 
 /**
  * PushTokenRegistered: `push.token.registered.v1`. A device was registered for
@@ -136,7 +136,8 @@ export type NotificationAccepted = Message<"push.v1.NotificationAccepted"> & {
   clientId: string;
 
   /**
-   * Offsets of the recipients, in minutes east of UTC; none for a test run.
+   * Offsets of the recipients, in minutes east of UTC, if it was sent by them
+   * (`/push`); otherwise none.
    *
    * @generated from field: repeated int32 utc_offsets = 3;
    */
@@ -148,6 +149,27 @@ export type NotificationAccepted = Message<"push.v1.NotificationAccepted"> & {
    * @generated from field: bool test = 4;
    */
   test: boolean;
+
+  /**
+   * Whom it is for; not set if it was sent by offsets, or is a test run.
+   *
+   * @generated from field: optional push.v1.AudienceKind audience = 5;
+   */
+  audience?: AudienceKind | undefined;
+
+  /**
+   * Users that it names; not set likewise.
+   *
+   * @generated from field: optional uint32 users = 6;
+   */
+  users?: number | undefined;
+
+  /**
+   * Filters of the devices that it is for; not set likewise.
+   *
+   * @generated from field: optional uint32 filters = 7;
+   */
+  filters?: number | undefined;
 };
 
 /**
@@ -349,4 +371,52 @@ export type RemovalReason = (typeof RemovalReason)[keyof typeof RemovalReason] |
  */
 export const RemovalReasonSchema: GenEnum<RemovalReason> = /*@__PURE__*/
   enumDesc(file_push_v1_events, 0);
+
+/**
+ * AudienceKind says whom a notification is for.
+ *
+ * @generated from enum push.v1.AudienceKind
+ */
+export const AudienceKind = {
+  /**
+   * Not set.
+   *
+   * @generated from enum value: AUDIENCE_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Users that it names, and nobody else.
+   *
+   * @generated from enum value: AUDIENCE_KIND_USERS = 1;
+   */
+  USERS: 1,
+
+  /**
+   * Those whose devices match a filter, and perhaps users that it names.
+   *
+   * @generated from enum value: AUDIENCE_KIND_FILTERS = 2;
+   */
+  FILTERS: 2,
+
+  /**
+   * Everybody, perhaps with exceptions.
+   *
+   * @generated from enum value: AUDIENCE_KIND_EVERYBODY = 3;
+   */
+  EVERYBODY: 3,
+} as const;
+
+/**
+ * AudienceKind says whom a notification is for.
+ *
+ * @generated from enum push.v1.AudienceKind
+ */
+export type AudienceKind = (typeof AudienceKind)[keyof typeof AudienceKind] | UnknownEnum;
+
+/**
+ * Describes the enum push.v1.AudienceKind.
+ */
+export const AudienceKindSchema: GenEnum<AudienceKind> = /*@__PURE__*/
+  enumDesc(file_push_v1_events, 1);
 

@@ -4,7 +4,8 @@ import type { Connect, Fields } from "../../../platform/http2/connection.ts";
 import type { ExchangeResult } from "../../../platform/http2/exchange.ts";
 import { Http2Pool } from "../../../platform/http2/pool.ts";
 import type { ApnsSettings } from "../../provider-settings.ts";
-import { fittingJson } from "../content.ts";
+import { apnsCollapseId, apnsPriority, apsOf } from "../aps.ts";
+import { fitted, fittingJson } from "../content.ts";
 import {
   codeIn,
   isSuccess,
@@ -20,7 +21,16 @@ import {
   throttledOutcome,
   whole,
 } from "../outcomes.ts";
-import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
+import {
+  dataOf,
+  type KeptToken,
+  type NotificationContent,
+  type Outcome,
+  type PayloadSize,
+  type PushProvider,
+  type Recipient,
+  type Send,
+} from "../provider.ts";
 import { ApnsToken } from "./apns-token.ts";
 
 /** APNs allows one stream until the first message has succeeded, and then about a thousand. */
@@ -32,8 +42,19 @@ const maxClockSkewMs = 86_400_000;
 const refusedTopic = new Set(["BadTopic", "TopicDisallowed", "MissingTopic"]);
 const tokenPattern = /^[0-9a-fA-F]{64,200}$/;
 
+/** What a message is: an alert, in a hurry or not, or silent. */
+type Kind = "10" | "5" | "silent";
+
+/** The fields in which the kinds differ. */
+const kindFields: Readonly<Record<Kind, Fields>> = {
+  10: ["apns-push-type", "alert", "apns-priority", "10"],
+  5: ["apns-push-type", "alert", "apns-priority", "5"],
+  silent: ["apns-push-type", "background", "apns-priority", "5"],
+};
+
 /** The parts that all messages of a chunk share. */
 interface Chunk {
+  readonly kind: Kind;
   readonly body: Buffer;
   readonly fields: Fields;
 }
@@ -47,8 +68,8 @@ export class ApnsProvider implements PushProvider {
   readonly #target: Fields;
   /** What becomes of a message that is sent once more after a 403. */
   #repeat: Promise<Outcome> | undefined;
-  /** The fields that all messages share, with the provider token in them. */
-  #shared: { readonly jwt: string; readonly fields: Fields } | undefined;
+  /** The fields that all messages of a kind share, with the provider token in them. */
+  readonly #shared = new Map<Kind, { readonly jwt: string; readonly fields: Fields }>();
 
   constructor(settings: ApnsSettings, clock: Clock, connect: Connect) {
     const { endpoint, topic } = settings;
@@ -59,7 +80,7 @@ export class ApnsProvider implements PushProvider {
     const { protocol, host } = new URL(endpoint);
     this.#target = [
       ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
-      ...["apns-topic", topic, "apns-push-type", "alert", "apns-priority", "10"],
+      ...["apns-topic", topic],
     ];
   }
 
@@ -75,15 +96,19 @@ export class ApnsProvider implements PushProvider {
     return { token: digits, identity: digits };
   }
 
+  payloadSize(content: NotificationContent): PayloadSize {
+    return fitted(content, maxPayloadBytes, (shown) => Buffer.byteLength(bodyOf(shown)));
+  }
+
   prepare(content: NotificationContent): Send {
-    const { notificationId, expiresAt } = content;
     const chunk: Chunk = {
+      kind: content.silent ? "silent" : apnsPriority(content),
       body: Buffer.from(fittingJson(content, maxPayloadBytes, bodyOf)),
       fields: [
         // 0 would mean that APNs tries once and does not store the message.
-        ...["apns-expiration", String(Math.max(1, Math.floor(expiresAt / 1000)))],
+        ...["apns-expiration", String(Math.max(1, Math.floor(content.expiresAt / 1000)))],
         // A repeat replaces the first message on the device.
-        ...["apns-collapse-id", notificationId],
+        ...["apns-collapse-id", apnsCollapseId(content)],
       ],
     };
     return (recipient) => this.#send(chunk, recipient);
@@ -111,16 +136,17 @@ export class ApnsProvider implements PushProvider {
 
   async #request(chunk: Chunk, { token, messageId }: Recipient, jwt: string): Promise<ExchangeResult> {
     const own = [...chunk.fields, "apns-id", messageId];
-    const head = { path: `/3/device/${token}`, shared: this.#sharedWith(jwt), own };
+    const head = { path: `/3/device/${token}`, shared: this.#sharedWith(jwt, chunk.kind), own };
     return whole(await this.#pool.request(head, chunk.body));
   }
 
-  /** One array for all messages with the same provider token. */
-  #sharedWith(jwt: string): Fields {
-    if (this.#shared?.jwt !== jwt) {
-      this.#shared = { jwt, fields: [...this.#target, "authorization", `bearer ${jwt}`] };
-    }
-    return this.#shared.fields;
+  /** One array for all messages of a kind with the same provider token. */
+  #sharedWith(jwt: string, kind: Kind): Fields {
+    const known = this.#shared.get(kind);
+    if (known?.jwt === jwt) return known.fields;
+    const fields = [...this.#target, ...kindFields[kind], "authorization", `bearer ${jwt}`];
+    this.#shared.set(kind, { jwt, fields });
+    return fields;
   }
 
   /**
@@ -157,12 +183,14 @@ export class ApnsProvider implements PushProvider {
   }
 }
 
-function bodyOf({ notificationId, title, message, imageUrl }: NotificationContent): string {
+function bodyOf(content: NotificationContent): string {
+  const { notificationId, title, message, imageUrl, silent } = content;
+  const alert = silent ? undefined : { title, body: message };
   return JSON.stringify({
-    // `mutable-content` lets an extension of the app fetch the image.
-    aps: { alert: { title, body: message }, ...(imageUrl !== undefined && { "mutable-content": 1 }) },
+    aps: { alert, ...apsOf(content) },
     notificationId,
     imageUrl,
+    data: dataOf(content),
   });
 }
 

@@ -4,7 +4,6 @@ import type { Connect, Fields, RequestHead } from "../../../platform/http2/conne
 import type { ExchangeResult, PeerResponse } from "../../../platform/http2/exchange.ts";
 import { Http2Pool } from "../../../platform/http2/pool.ts";
 import type { FcmSettings } from "../../provider-settings.ts";
-import { fittingJson } from "../content.ts";
 import {
   codeIn,
   isSuccess,
@@ -12,6 +11,7 @@ import {
   jsonOf,
   member,
   noResponseOutcome,
+  notForBrowsers,
   reasonOf,
   refusedOutcome,
   sent,
@@ -19,17 +19,22 @@ import {
   throttledOutcome,
   whole,
 } from "../outcomes.ts";
-import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
+import type {
+  KeptToken,
+  NotificationContent,
+  Outcome,
+  PayloadSize,
+  PushProvider,
+  Recipient,
+  Send,
+} from "../provider.ts";
 import { applicationDefaultTokens } from "./application-default-tokens.ts";
+import { type FcmMessage, fcmMessage } from "./fcm-message.ts";
 import { GoogleAccess } from "./google-access.ts";
 import { ServiceAccountTokens } from "./service-account-tokens.ts";
 
 /** FCM allows 100 streams on a connection; 10,000 messages a second that take 80 ms each need 800 streams. */
 const connections = { maxSessions: 8, maxStreams: 100 };
-/** Bytes of a message without its token. */
-const maxPayloadBytes = 4096;
-/** The longest time to live in seconds: four weeks. */
-const maxTtl = 2_419_200;
 
 /** The message of a 400 about the token that has no field violations. */
 const badTokenMessage = "The registration token is not a valid FCM registration token";
@@ -39,13 +44,6 @@ const selfTestBody = JSON.stringify({
   validate_only: true,
   message: { topic: "gatepost-self-test", notification: { title: "Self-test" } },
 });
-
-/** The parts that all messages of a chunk share: the request's body around token and message id. */
-interface Chunk {
-  readonly beforeToken: string;
-  readonly beforeMessageId: string;
-  readonly end: string;
-}
 
 export class FcmProvider implements PushProvider {
   readonly name = "fcm";
@@ -85,32 +83,22 @@ export class FcmProvider implements PushProvider {
     return { token, identity: token, ...(installation !== undefined && { installation }) };
   }
 
-  prepare(content: NotificationContent): Send {
-    const chunk = this.#chunkOf(content);
-    return (recipient) => this.#send(chunk, recipient);
+  payloadSize(content: NotificationContent): PayloadSize {
+    return fcmMessage(content, this.#clock.now()).size;
   }
 
-  #chunkOf(content: NotificationContent): Chunk {
-    const seconds = Math.ceil((content.expiresAt - this.#clock.now()) / 1000);
-    const ttl = Math.min(Math.max(seconds, 0), maxTtl);
-    const ids = `"notificationId":${JSON.stringify(content.notificationId)},"messageId":"`;
-    const beforeMessageId = `,"data":{${ids}`;
-    const beforeToken = '{"message":{"token":';
-    // 36 bytes are for the message id, a UUID.
-    const room =
-      maxPayloadBytes - Buffer.byteLength(`${beforeToken}""${beforeMessageId}"},}`) - 36 + "{".length;
-    const rest = fittingJson(content, room, (fitting) => messageOf(fitting, ttl));
-    return { beforeToken, beforeMessageId, end: `"},${rest.slice(1)}}` };
+  prepare(content: NotificationContent): Send {
+    const message = fcmMessage(content, this.#clock.now());
+    return async (recipient) =>
+      content.silent && recipient.platform === "web" ? notForBrowsers : this.#send(message, recipient);
   }
 
   selfTest(): Promise<Outcome> {
     return this.#request(selfTestBody);
   }
 
-  #send(chunk: Chunk, { token, messageId }: Recipient): Promise<Outcome> {
-    return this.#request(
-      chunk.beforeToken + JSON.stringify(token) + chunk.beforeMessageId + messageId + chunk.end,
-    );
+  #send({ beforeToken, beforeMessageId, end }: FcmMessage, to: Recipient): Promise<Outcome> {
+    return this.#request(beforeToken + JSON.stringify(to.token) + beforeMessageId + to.messageId + end);
   }
 
   async #request(body: string): Promise<Outcome> {
@@ -183,24 +171,4 @@ function errorOf(response: PeerResponse): FcmError {
     fields.some((violation) => member(violation, "field") === "message.token") ||
     (fields.length === 0 && code === "INVALID_ARGUMENT" && member(error, "message") === badTokenMessage);
   return { errorCode, reason, namesToken };
-}
-
-/**
- * A message without token and data. A repeat replaces the first message by Android's tag, the web's tag and APNs'
- * collapse id; FCM's `collapse_key` is throttled. Nothing is longer than it must be, as each byte is the text's.
- */
-function messageOf(content: NotificationContent, ttl: number): string {
-  const { notificationId, title, message, imageUrl, expiresAt } = content;
-  return JSON.stringify({
-    notification: { title, body: message, image: imageUrl },
-    android: { ttl: `${ttl}s`, priority: "high", notification: { tag: notificationId } },
-    apns: {
-      headers: {
-        "apns-collapse-id": notificationId,
-        "apns-expiration": String(Math.floor(expiresAt / 1000)),
-      },
-      ...(imageUrl !== undefined && { payload: { aps: { "mutable-content": 1 } } }),
-    },
-    webpush: { headers: { TTL: String(ttl) }, notification: { tag: notificationId.replaceAll("-", "") } },
-  });
 }

@@ -7,7 +7,7 @@ import { dirname } from "node:path";
 import type { Clock } from "../../../platform/base/clock.ts";
 import { codeOf } from "../../../platform/base/error-code.ts";
 import { sent } from "../outcomes.ts";
-import type { NotificationContent, Outcome, PushProvider, Send } from "../provider.ts";
+import { dataOf, type NotificationContent, type Outcome, type PushProvider, type Send } from "../provider.ts";
 
 export class OutboxProvider implements PushProvider {
   readonly name = "outbox";
@@ -31,10 +31,12 @@ export class OutboxProvider implements PushProvider {
     return /^[\x20-\x7e]{1,4096}$/.test(token) ? undefined : "must be 1 to 4096 printable ASCII characters";
   }
 
-  prepare({ notificationId, title, message, imageUrl }: NotificationContent): Send {
+  prepare(content: NotificationContent): Send {
+    const { notificationId, title, message, imageUrl = null, expiresAt: _, link: _link, ...others } = content;
+    const shown = { notificationId, title, message, imageUrl, ...others, data: dataOf(content) };
     return ({ token, messageId }) => {
       const time = new Date(this.#clock.now()).toISOString();
-      const line = { time, token, messageId, notificationId, title, message, imageUrl: imageUrl ?? null };
+      const line = { time, token, messageId, ...shown };
       this.#lines.push(`${JSON.stringify(line)}\n`);
       this.#written ??= this.#writeNext();
       return this.#written;

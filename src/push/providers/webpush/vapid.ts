@@ -11,13 +11,18 @@ const validSeconds = 43_200;
 /** Seconds for which a JWT is used. */
 const usedSeconds = 21_600;
 
+/** How soon a device is to be woken (RFC 8030 section 5.3). */
+export type Urgency = "high" | "normal";
+
 /** The JWT of one origin, signed by one key. */
 export class Vapid {
   readonly #subject: string;
   readonly #key: VapidKey;
   readonly #clock: Clock;
   readonly #origin: string;
-  #current: { readonly issuedAt: number; readonly fields: Promise<Fields> } | undefined;
+  #current:
+    | { readonly issuedAt: number; readonly fields: Promise<Readonly<Record<Urgency, Fields>>> }
+    | undefined;
 
   constructor(subject: string, key: VapidKey, origin: string, clock: Clock) {
     this.#subject = subject;
@@ -26,17 +31,17 @@ export class Vapid {
     this.#clock = clock;
   }
 
-  /** The fields that all requests to the origin share, the same until there is another JWT. */
-  fields(): Promise<Fields> {
+  /** The fields that requests of an urgency to the origin share, the same until there is another JWT. */
+  async fields(urgency: Urgency): Promise<Fields> {
     const now = unixSeconds(this.#clock);
     const age = now - (this.#current?.issuedAt ?? Number.NEGATIVE_INFINITY);
     if (this.#current === undefined || age < 0 || age >= usedSeconds) {
       this.#current = { issuedAt: now, fields: this.#sign(now) };
     }
-    return this.#current.fields;
+    return (await this.#current.fields)[urgency];
   }
 
-  async #sign(now: number): Promise<Fields> {
+  async #sign(now: number): Promise<Readonly<Record<Urgency, Fields>>> {
     const { privateKey, publicKey } = this.#key;
     const jwt = await new SignJWT()
       .setProtectedHeader({ alg: "ES256", typ: "JWT" })
@@ -45,10 +50,11 @@ export class Vapid {
       .setExpirationTime(now + validSeconds)
       .sign(privateKey);
     const { protocol, host } = new URL(this.#origin);
-    return [
+    const fieldsOf = (urgency: Urgency): Fields => [
       ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
-      ...["urgency", "high", "content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
+      ...["urgency", urgency, "content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
       ...["authorization", `vapid t=${jwt}, k=${publicKey}`],
     ];
+    return { high: fieldsOf("high"), normal: fieldsOf("normal") };
   }
 }

@@ -10,10 +10,11 @@ import type { ExchangeResult, NoResponse } from "../../../platform/http2/exchang
 import { configuredLookup, createPublicLookup } from "../../../platform/http2/lookup.ts";
 import { Http2Pool } from "../../../platform/http2/pool.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
-import { fittingJson } from "../content.ts";
+import { fitted, fittingJson } from "../content.ts";
 import {
   isSuccess,
   noResponseOutcome,
+  notForBrowsers,
   reasonOf,
   retryMs,
   sent,
@@ -21,9 +22,19 @@ import {
   throttledOutcome,
   whole,
 } from "../outcomes.ts";
-import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
+import {
+  collapseIdOf,
+  dataOf,
+  type KeptToken,
+  type NotificationContent,
+  type Outcome,
+  type PayloadSize,
+  type PushProvider,
+  type Recipient,
+  type Send,
+} from "../provider.ts";
 import { Http1Pool } from "./http1-pool.ts";
-import { Vapid } from "./vapid.ts";
+import { type Urgency, Vapid } from "./vapid.ts";
 import { canonicalText, parseSubscription, type Subscription } from "./webpush-subscription.ts";
 
 const connections = { maxSessions: 2, maxStreams: 100, idleMs: 60_000 };
@@ -36,7 +47,8 @@ const maxPayloadBytes = 3993;
 const shortPayloadBytes = 2800;
 /** Seconds: four weeks, the most that push services keep a message. */
 const maxTtl = 2_419_200;
-const messageIdBytes = 36;
+/** Bytes of the message id, which comes first, with its name. */
+const around = 36 + '{"messageId":"",'.length - "{".length;
 /** What push services call a VAPID key that the subscription was not made with. */
 const otherKeyPattern = /\b(?:VapidPkHashMismatch|UnauthorizedRegistration)\b/;
 
@@ -50,6 +62,7 @@ interface Service {
 /** The parts that all messages of a chunk share: the payload around the message id. */
 interface Chunk {
   readonly ttl: string;
+  readonly urgency: Urgency;
   readonly end: string;
   readonly shortEnd: string;
 }
@@ -96,12 +109,18 @@ export class WebPushProvider implements PushProvider {
     return "problem" in parsed ? "" : parsed.value.endpoint.origin;
   }
 
+  payloadSize(content: NotificationContent): PayloadSize | undefined {
+    if (content.silent) return undefined;
+    return fitted(content, maxPayloadBytes, (shown) => around + Buffer.byteLength(payloadOf(shown)));
+  }
+
   prepare(content: NotificationContent): Send {
+    if (content.silent) return async () => notForBrowsers;
     const seconds = Math.ceil((content.expiresAt - this.#clock.now()) / 1000);
-    const around = messageIdBytes + '{"messageId":"",'.length - "{".length;
     const endIn = (bytes: number): string => fittingJson(content, bytes - around, payloadOf).slice(1);
     const chunk: Chunk = {
       ttl: String(Math.min(Math.max(seconds, 0), maxTtl)),
+      urgency: content.priority ?? "high",
       end: endIn(maxPayloadBytes),
       shortEnd: endIn(shortPayloadBytes),
     };
@@ -123,12 +142,12 @@ export class WebPushProvider implements PushProvider {
 
   async #sendAs(
     sender: Vapid,
-    { ttl, end, shortEnd }: Chunk,
+    { ttl, urgency, end, shortEnd }: Chunk,
     subscription: Subscription,
     messageId: string,
   ): Promise<Outcome> {
     const { endpoint } = subscription;
-    const shared = await sender.fields();
+    const shared = await sender.fields(urgency);
     const head = { path: endpoint.pathname + endpoint.search, shared, own: ["ttl", ttl] };
     const request = (text: string): Promise<ExchangeResult> =>
       this.#request(endpoint.origin, head, encrypted(subscription, `{"messageId":"${messageId}",${text}`));
@@ -226,6 +245,15 @@ function encrypted({ p256dh, auth }: Subscription, payload: string): Buffer {
 }
 
 /** The payload for the service worker that shows it. A repeat replaces the first by `tag`; Topic would be throttled. */
-function payloadOf({ notificationId, title, message, imageUrl }: NotificationContent): string {
-  return JSON.stringify({ notificationId, tag: notificationId, title, body: message, image: imageUrl });
+function payloadOf(content: NotificationContent): string {
+  const { notificationId, title, message, imageUrl } = content;
+  const tag = collapseIdOf(content);
+  return JSON.stringify({
+    notificationId,
+    tag,
+    title,
+    body: message,
+    image: imageUrl,
+    data: dataOf(content),
+  });
 }

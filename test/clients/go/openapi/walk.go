@@ -235,9 +235,33 @@ func (w *walk) sendAndRead(user, token, operator string) {
 	refused, err := w.push.GetNotificationWithResponse(w.Context(), notification, nil, bearer(token))
 	w.done(err, refused, http.StatusForbidden)
 	world.Equal(w.T, "code", string(refused.ApplicationproblemJSON403.Code), "forbidden")
+	w.sendByName(user, token, operator)
 	deleted, err := w.push.DeletePushTokenWithResponse(w.Context(), nil,
 		push.DeletePushTokenJSONRequestBody{Token: &device}, bearer(token))
 	w.done(err, deleted, http.StatusNoContent)
+}
+
+// sendByName sends to one user, with data.
+func (w *walk) sendByName(user, token, operator string) {
+	created, err := w.push.CreateNotificationWithResponse(w.Context(), nil, push.CreateNotificationJSONRequestBody{
+		Audience: push.Audience{Users: &[]string{user}},
+		Content: push.NotificationTexts{
+			Texts: &map[string]push.NotificationText{"en": {Title: "On its way", Message: "It comes tomorrow."}},
+			Link:  pointer("https://shop.example.com/orders/4711"),
+			Data:  &map[string]string{"orderId": "4711"},
+		},
+		Delivery: &push.Delivery{TtlSeconds: pointer(3600)},
+	}, bearer(operator))
+	w.done(err, created, http.StatusCreated)
+	world.Equal(w.T, "warnings", len(created.JSON201.Warnings), 0)
+	world.Equal(w.T, "Notification-Id", created.Headers201.NotificationId, created.JSON201.Id)
+	history, err := w.push.GetNotificationsHistoryWithResponse(w.Context(), nil, bearer(token))
+	w.done(err, history, http.StatusOK)
+	entry := history.JSON200.Content[0]
+	world.Equal(w.T, "id", entry.Id, created.JSON201.Id)
+	world.Equal(w.T, "title", entry.Notification.Title, "On its way")
+	world.Equal(w.T, "link", world.Value(w.T, "link", entry.Link), "https://shop.example.com/orders/4711")
+	world.Equal(w.T, "data", world.Value(w.T, "data", entry.Data)["orderId"], "4711")
 }
 
 func (w *walk) revoke(pair auth.TokenPair) {

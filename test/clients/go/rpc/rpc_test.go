@@ -27,6 +27,7 @@ type services struct {
 	introspect func(ctx context.Context, authorization, token string) (*authv1.IntrospectResponse, codes.Code)
 	// watch returns the last progress of the stream.
 	watch func(ctx context.Context, authorization, notification string) (*pushv1.NotificationProgress, codes.Code)
+	create func(ctx context.Context, authorization string, request *pushv1.CreateNotificationRequest) (*pushv1.CreateNotificationResponse, codes.Code)
 }
 
 func TestGRPC(t *testing.T) {
@@ -37,6 +38,7 @@ func TestGRPC(t *testing.T) {
 	defer connection.Close()
 	introspection := authv1.NewIntrospectionServiceClient(connection)
 	delivery := pushv1.NewDeliveryServiceClient(connection)
+	notifications := pushv1.NewNotificationServiceClient(connection)
 	with := func(ctx context.Context, authorization string) context.Context {
 		return metadata.AppendToOutgoingContext(ctx, "authorization", authorization)
 	}
@@ -58,6 +60,10 @@ func TestGRPC(t *testing.T) {
 				return last, codes.OK
 			}
 			return last, status.Code(err)
+		},
+		create: func(ctx context.Context, authorization string, request *pushv1.CreateNotificationRequest) (*pushv1.CreateNotificationResponse, codes.Code) {
+			answer, err := notifications.CreateNotification(with(ctx, authorization), request)
+			return answer, status.Code(err)
 		},
 	})
 }
@@ -82,6 +88,7 @@ func TestConnect(t *testing.T) {
 		t.Run(protocol.name, func(t *testing.T) {
 			introspection := authv1connect.NewIntrospectionServiceClient(protocol.client, protocol.url, protocol.option)
 			delivery := pushv1connect.NewDeliveryServiceClient(protocol.client, protocol.url, protocol.option)
+			notifications := pushv1connect.NewNotificationServiceClient(protocol.client, protocol.url, protocol.option)
 			walk(t, services{
 				introspect: func(ctx context.Context, authorization, token string) (*authv1.IntrospectResponse, codes.Code) {
 					request := connect.NewRequest(&authv1.IntrospectRequest{Token: token})
@@ -107,6 +114,15 @@ func TestConnect(t *testing.T) {
 						return last, codes.Code(connect.CodeOf(err))
 					}
 					return last, codes.OK
+				},
+				create: func(ctx context.Context, authorization string, message *pushv1.CreateNotificationRequest) (*pushv1.CreateNotificationResponse, codes.Code) {
+					request := connect.NewRequest(message)
+					request.Header().Set("Authorization", authorization)
+					answer, err := notifications.CreateNotification(ctx, request)
+					if err != nil {
+						return nil, codes.Code(connect.CodeOf(err))
+					}
+					return answer.Msg, codes.OK
 				},
 			})
 		})
@@ -137,9 +153,24 @@ func walk(t *testing.T, services services) {
 	_, code = services.introspect(t.Context(), world.Basic(world.Internal, "wrong"), token)
 	world.Equal(t, "code of a wrong secret", code, codes.Unauthenticated)
 
+	toUser := &pushv1.CreateNotificationRequest{
+		Audience: &pushv1.Audience{Users: []string{user}},
+		Content: &pushv1.NotificationTexts{
+			Texts: map[string]*pushv1.NotificationText{"en": {Title: "On its way", Message: "It comes tomorrow."}},
+			Data:  map[string]string{"orderId": "4711"},
+		},
+	}
+	created, code := services.create(t.Context(), "Bearer "+token, toUser)
+	world.Equal(t, "code of a notification to a user", code, codes.OK)
+	last, code := services.watch(t.Context(), "Bearer "+token, created.Id)
+	world.Equal(t, "code of its stream", code, codes.OK)
+	world.Equal(t, "its title", last.Title, "On its way")
+	_, code = services.create(t.Context(), "Bearer "+token, &pushv1.CreateNotificationRequest{Content: toUser.Content})
+	world.Equal(t, "code without an audience", code, codes.InvalidArgument)
+
 	title := world.NewID("Hello")
 	notification := world.Send(t, token, title)
-	last, code := services.watch(t.Context(), "Bearer "+token, notification)
+	last, code = services.watch(t.Context(), "Bearer "+token, notification)
 	world.Equal(t, "code of the stream", code, codes.OK)
 	world.Equal(t, "id", last.Id, notification)
 	world.Equal(t, "title", last.Title, title)

@@ -14,7 +14,11 @@ import gatepost.push.apis.HistoryApi
 import gatepost.push.apis.OperationApi
 import gatepost.push.apis.SendingApi
 import gatepost.push.infrastructure.ApiResponse
+import gatepost.push.models.Audience
+import gatepost.push.models.NotificationCreation
 import gatepost.push.models.NotificationState
+import gatepost.push.models.NotificationText
+import gatepost.push.models.NotificationTexts
 import gatepost.push.models.PushNotification
 import gatepost.push.models.PushToken
 import gatepost.push.models.PushTokenReference
@@ -113,7 +117,23 @@ private fun sendNotification(user: String) {
   val age = Duration.between(entry.sendAt, OffsetDateTime.now())
   check(age.abs().toMinutes() < 10) { "sent just now: ${entry.sendAt}" }
   expect(true, history.getNotificationsSummary().viewed)
+  sendToUser(user, sending, history)
   devices.deletePushToken(pushTokenReference = PushTokenReference(device))
+}
+
+/** Sends to one user, with data. */
+private fun sendToUser(user: String, sending: SendingApi, history: HistoryApi) {
+  val text = NotificationText("On its way", "It comes tomorrow.")
+  val link = "https://shop.example.com/orders/4711"
+  val data = mapOf("orderId" to "4711")
+  val content = NotificationTexts(texts = mapOf("en" to text), link = link, `data` = data)
+  val created = sending.createNotification(NotificationCreation(Audience(users = listOf(user)), content))
+  check(created.warnings.isEmpty()) { "no warnings" }
+  val entry = history.getNotificationsHistory().content.first()
+  expect(created.id, entry.id)
+  expect("On its way", entry.notification.title)
+  expect(link, entry.link)
+  expect(data, entry.`data`)
 }
 
 private fun notificationId(response: ApiResponse<*>): String {

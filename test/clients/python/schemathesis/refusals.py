@@ -5,6 +5,7 @@ As a program it sends the example of each to the running server, so that no line
 say, and none in other words.
 """
 
+import json
 import os
 import re
 import sys
@@ -40,8 +41,10 @@ def _form(operation: str, body: str) -> Example:
     return Example("POST", f"auth/oauth2/v1/{operation}", body, FORM)
 
 
-def _device(expiration: str = "2035-01-01T00:00:00Z", provider: str = "outbox", offset: str = "Z") -> Example:
-    body = f'{{"token": "device", "expiration": "{expiration}", "provider": "{provider}"}}'
+def _device(
+    expiration: str = "2035-01-01T00:00:00Z", provider: str = "outbox", offset: str = "Z", language: str = "de"
+) -> Example:
+    body = f'{{"token": "d", "expiration": "{expiration}", "provider": "{provider}", "language": "{language}"}}'
     return Example("POST", "push/v1/pushprovider/token", body, JSON | {"barrier-user-utc-offset": offset})
 
 
@@ -49,6 +52,23 @@ def _notification(message: str = "Hello", image: str = "a.jpg") -> Example:
     body = f'{{"title": "Hello", "message": "{message}", "image": "{image}", "utcOffsets": [0]}}'
     return Example("POST", "push/v1/pushprovider/push", body, JSON)
 
+
+def _to(audience: str = '{"users": ["u-1"]}', content: str = "", delivery: str = "{}") -> Example:
+    """A notification to anyone. Its content is a text in English, or something else."""
+    texts = '"texts": {"en": {"title": "Hello", "message": "Hello"}}'
+    body = f'{{"audience": {audience}, "content": {{{content or texts}}}, "delivery": {delivery}}}'
+    return Example("POST", "push/v1/pushprovider/notifications", body, JSON)
+
+
+def _text(language: str, message: str = "Hello") -> str:
+    return f'"{language}": {{"title": "Hello", "message": "{message}"}}'
+
+
+def _texts(*texts: str, more: str = "") -> Example:
+    return _to(content=f'"texts": {{{", ".join(texts)}}}{more}')
+
+
+_MANY_NAMES: Final = "".join(f"{{{{a{n}}}}}" for n in range(21))
 
 #: Lines that end so hold at the operation of their example only: elsewhere a document itself says what is required.
 IS_REQUIRED: Final = " is required"
@@ -77,6 +97,44 @@ REFUSALS: Final = [
     # Ten thousand words, and what a person would type instead of one.
     ("/body/password repeats one character; .*", _password("aaaaaaaaaaaa")),
     ("/body/password is one of the most common.*", _password("password1")),
+    # Whom a notification is for: generators make unusable classes of a schema that needs one of several members.
+    ("/body/audience names nobody: .*", _to("{}")),
+    (
+        r"/body/audience/users must not have more than \d+ ids, together with exceptUsers",
+        _to(json.dumps({"users": [str(n) for n in range(10_000)], "exceptUsers": ["u"]})),
+    ),
+    (r"/body/audience/\w+ must be absent beside personal", _to('{"personal": [{"user": "u"}], "everybody": true}')),
+    (r"/body/audience/personal/\d+/user is named before", _to('{"personal": [{"user": "u"}, {"user": "u"}]}')),
+    (r"/body/audience/(anyOf|except)/\d+ must have at least 1 member", _to('{"anyOf": [{"platforms": null}]}')),
+    (r"/body/audience/.*/timeZones/\d+ is not a time zone \(IANA\)", _to('{"anyOf": [{"timeZones": ["Mars/Olympus"]}]}')),
+    (r"/body/language is not the tag of a language \(BCP 47\), such as de-AT", _device(language="aa-variant-variant")),
+    # Which languages there are, which names a text holds, and what fits beside what.
+    (r".* is not a language tag \(BCP 47\) of a known language, .*", _texts(_text("jp"))),
+    (r"/body/content/texts/.* is the same language as .*", _texts(_text("iw"), _text("he"), more=', "defaultLanguage": "he"')),
+    (r"/body/content/texts/.*/message is longer than \d+ bytes in UTF-8", _texts(_text("en", "ü" * 2_001))),
+    (r"/body/content/texts/.* holds \{\{\w+\}\}, for which only users in personal .*", _texts(_text("en", "{{name}}"))),
+    (
+        r"/body/audience/personal/\d+/variables/\w+ is required: user .* has no \w+",
+        _to('{"personal": [{"user": "u"}]}', '"texts": {' + _text("en", "{{name}}") + "}"),
+    ),
+    (
+        r"/body/audience/personal/\d+/variables/.* is no name: .*",
+        _to('{"personal": [{"user": "u", "variables": {"a-b": "c"}}]}'),
+    ),
+    (r"/body/content/texts/.* holds \{\{ that begins no name: .*", _texts(_text("en", "{{a b}}"))),
+    (
+        r"/body/content/texts hold more than \d+ names",
+        _to('{"personal": [{"user": "u"}]}', '"texts": {' + _text("en", _MANY_NAMES) + "}"),
+    ),
+    ("/body/content/texts is required, unless the notification is silent", _to(content='"silent": false')),
+    ("/body/content/defaultLanguage is required where .*", _texts(_text("en"), _text("de"))),
+    ("/body/content/defaultLanguage has no text among texts", _texts(_text("en"), more=', "defaultLanguage": "de"')),
+    (r"/body/content/\w+ must be absent from a silent notification", _to(content='"silent": true, "badge": 1')),
+    (r"/body/content/image is longer than \d+ bytes in a URL", _texts(_text("en"), more=f', "image": "{"ü" * 255}"')),
+    ("/body/content/link is neither an https URL nor .*", _texts(_text("en"), more=', "link": "a"')),
+    ("/body/content/data/.* has a name that .* keep for themselves", _texts(_text("en"), more=', "data": {"aps": "a"}')),
+    ("/body/content/data/.* must have a name of 1 to 128 characters", _texts(_text("en"), more=', "data": {"": "a"}')),
+    (r"/body/delivery/collapseId is longer than \d+ bytes in UTF-8", _to(delivery=f'{{"collapseId": "{"ü" * 33}"}}')),
     # Credentials in the headers and in the body: a comparison of both.
     ("/body/client_secret authenticates the client a second time; .*", _form("introspect", "token=a&client_secret=b")),
     ("/body/client_assertion authenticates the client a second time; .*", _form("revoke", "token=a&client_assertion=b")),
@@ -136,7 +194,7 @@ def send(example: Example) -> httpx.Response:
     url = f"{os.environ[f'GATEPOST_{service.upper()}_URL']}/{path}"
     client = "mobile-app" if path.endswith("/tokens") else "internal"
     auth = (client, os.environ[f"GATEPOST_{client.upper().replace('-', '_')}_SECRET"]) if service == "auth" else None
-    token = os.environ["GATEPOST_OPERATOR_TOKEN" if path.endswith("/push") else "GATEPOST_USER_TOKEN"]
+    token = os.environ["GATEPOST_OPERATOR_TOKEN" if path.endswith(("/push", "/notifications")) else "GATEPOST_USER_TOKEN"]
     headers = {"authorization": f"Bearer {token}"} | example.headers
     return httpx.request(example.method, url, content=example.body.encode(), headers=headers, auth=auth)
 

@@ -65,6 +65,14 @@ const gatepost: Gatepost = {
     });
     return expectData(response?.headers.get("notification-id") ?? undefined, error);
   },
+  async create(accessToken, key, body) {
+    const { data, error } = await push.createNotification({
+      client: pushAs(accessToken),
+      headers: { "Idempotency-Key": key },
+      body,
+    });
+    return expectData(data, error);
+  },
   async progress(accessToken, id) {
     const { data, error } = await push.getNotification({ client: pushAs(accessToken), path: { id } });
     return expectData(data, error);

@@ -52,6 +52,10 @@ const gatepost: Gatepost = {
     );
     return String(response.headers["notification-id"]);
   },
+  async create(accessToken, key, data) {
+    const headers = { "Idempotency-Key": key };
+    return (await push.createNotification({ data, headers }, bearer(accessToken))).data;
+  },
   async progress(accessToken, id) {
     return (await push.getNotification({ id }, bearer(accessToken))).data;
   },

@@ -65,6 +65,14 @@ export const gatepost: Gatepost = {
     });
     return expectData(response.headers.get("notification-id") ?? undefined, error);
   },
+  async create(accessToken, key, body) {
+    const { data, error } = await push.POST("/v1/pushprovider/notifications", {
+      params: { header: { "Idempotency-Key": key } },
+      body,
+      headers: bearer(accessToken),
+    });
+    return expectData(data, error);
+  },
   async progress(accessToken, id) {
     const { data, error } = await push.GET("/v1/pushprovider/notifications/{id}", {
       params: { path: { id } },

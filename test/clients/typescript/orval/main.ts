@@ -47,6 +47,10 @@ const gatepost: Gatepost = {
     const response = await push.sendPushNotification(notification, { headers });
     return expectData(response.headers.get("notification-id") ?? undefined, response.data);
   },
+  async create(accessToken, key, notification) {
+    const headers = { ...bearer(accessToken), "idempotency-key": key };
+    return dataOf(await push.createNotification(notification, { headers }), 201);
+  },
   async progress(accessToken, id) {
     return dataOf(await push.getNotification(id, { headers: bearer(accessToken) }), 200);
   },

@@ -26,11 +26,16 @@ pub struct Progress {
     pub sent: i64,
 }
 
-/// The two calls that are offered over gRPC as well.
+/// The three calls of the walk that are offered over gRPC as well.
 pub trait Transport {
     fn introspect(&self, token: &str) -> impl Future<Output = Result<Introspected>>;
     fn progress(&self, operator: &str, id: Uuid) -> impl Future<Output = Result<Progress>>;
+    /// Sends to one user, with `ORDER` as data. Returns the notification's id.
+    fn create(&self, operator: &str, user: &str) -> impl Future<Output = Result<Uuid>>;
 }
+
+/// What the walk sends as data.
+pub const ORDER: (&str, &str) = ("orderId", "4711");
 
 /// An id and a secret, for HTTP Basic.
 struct Credentials {
@@ -210,6 +215,18 @@ impl Transport for Client {
             other => bail!("no progress: {other:?}"),
         }
     }
+
+    async fn create(&self, operator: &str, user: &str) -> Result<Uuid> {
+        let mut request = push::CreateNotificationRequest::default();
+        let text = push::NotificationText { title: "On its way".into(), message: "It comes tomorrow.".into() };
+        request.body.audience.users = Some(vec![user.into()]);
+        request.body.content.texts = Some([("en".to_string(), text)].into_iter().collect());
+        request.body.content.data = Some([(ORDER.0.to_string(), ORDER.1.to_string())].into_iter().collect());
+        match self.push_of_operator(operator)?.create_notification(request).await? {
+            push::ApiResponse::Created(response) => Ok(response.body.id),
+            other => bail!("the notification to a user was not sent: {other:?}"),
+        }
+    }
 }
 
 /// Creates a user and an operator, uses up a token, and sends the user a notification.
@@ -261,6 +278,14 @@ async fn notify(client: &Client, transport: &impl Transport, id: &str) -> Result
     let age = chrono::Utc::now() - entry.send_at;
     ensure!(age.num_minutes().abs() < 10, "sent {age} ago");
     ensure!(client.history(&user, false).await?.content[0].viewed, "the entry was not marked");
+
+    let created = transport.create(&operator, id).await?;
+    completed(transport, &operator, created).await?;
+    let page = client.history(&user, true).await?;
+    let entry = &page.content[0];
+    ensure!(page.total_elements == 2 && entry.id == created, "{page:?}");
+    let order = entry.data.as_ref().and_then(|data| data.get(ORDER.0));
+    ensure!(order.is_some_and(|order| order == ORDER.1), "{entry:?}");
     Ok(())
 }
 

@@ -1,6 +1,6 @@
-//! tonic over native gRPC: introspection and the progress of a notification. The rest of the walk is done over HTTP.
+//! tonic over native gRPC: introspection, a notification to one user, and the progress of notifications. The rest of the walk is done over HTTP.
 use anyhow::{Context, Result};
-use gatepost_client::walk::{Client, Introspected, Progress, Transport, environment, walk};
+use gatepost_client::walk::{Client, Introspected, ORDER, Progress, Transport, environment, walk};
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
 use uuid::Uuid;
@@ -14,6 +14,7 @@ mod push {
 
 use auth::introspection_service_client::IntrospectionServiceClient;
 use push::delivery_service_client::DeliveryServiceClient;
+use push::notification_service_client::NotificationServiceClient;
 
 struct Grpc {
     channel: Channel,
@@ -54,6 +55,22 @@ impl Transport for Grpc {
         let progress = last.context("the stream was empty")?;
         let completed = progress.state() == push::NotificationState::Completed;
         Ok(Progress { completed, sent: progress.sent.into() })
+    }
+
+    async fn create(&self, operator: &str, user: &str) -> Result<Uuid> {
+        let text = push::NotificationText { title: "On its way".into(), message: "It comes tomorrow.".into() };
+        let message = push::CreateNotificationRequest {
+            audience: Some(push::Audience { users: vec![user.into()], ..Default::default() }),
+            content: Some(push::NotificationTexts {
+                texts: [("en".to_string(), text)].into(),
+                data: [(ORDER.0.to_string(), ORDER.1.to_string())].into(),
+                ..Default::default()
+            }),
+            delivery: None,
+        };
+        let mut client = NotificationServiceClient::new(self.channel.clone());
+        let response = client.create_notification(request(message, &format!("Bearer {operator}"))?).await?;
+        Ok(response.into_inner().id.parse()?)
     }
 }
 

@@ -12,19 +12,24 @@ import gatepost.auth.OAuthApi.APIIntrospectTokenRequest;
 import gatepost.auth.OAuthApi.APIRevokeTokenRequest;
 import gatepost.auth.TokenPair;
 import gatepost.auth.TokenType;
+import gatepost.push.Audience;
 import gatepost.push.DevicesApi;
 import gatepost.push.DevicesApi.APIDeletePushTokenRequest;
 import gatepost.push.DevicesApi.APISavePushTokenRequest;
 import gatepost.push.HistoryApi;
 import gatepost.push.HistoryApi.APIGetNotificationsHistoryRequest;
 import gatepost.push.HistoryApi.APIGetNotificationsSummaryRequest;
+import gatepost.push.NotificationCreation;
 import gatepost.push.NotificationState;
+import gatepost.push.NotificationText;
+import gatepost.push.NotificationTexts;
 import gatepost.push.OperationApi;
 import gatepost.push.OperationApi.APIGetNotificationRequest;
 import gatepost.push.PushNotification;
 import gatepost.push.PushToken;
 import gatepost.push.PushTokenReference;
 import gatepost.push.SendingApi;
+import gatepost.push.SendingApi.APICreateNotificationRequest;
 import gatepost.push.SendingApi.APISendPushNotificationRequest;
 import java.net.URI;
 import java.nio.charset.StandardCharsets;
@@ -153,10 +158,31 @@ public final class Walk {
     var age = Duration.between(entry.getSendAt(), OffsetDateTime.now());
     check(age.abs().toMinutes() < 10, "sent just now: " + entry.getSendAt());
     expect(true, history.getNotificationsSummary(APIGetNotificationsSummaryRequest.newBuilder().build()).getViewed());
+    sendToUser(user, sending, history);
     devices.deletePushToken(
         APIDeletePushTokenRequest.newBuilder()
             .pushTokenReference(new PushTokenReference().token(device))
             .build());
+  }
+
+  /** Sends to one user, with data. */
+  private static void sendToUser(String user, SendingApi sending, HistoryApi history) throws Exception {
+    var text = new NotificationText().title("On its way").message("It comes tomorrow.");
+    var content =
+        new NotificationTexts()
+            .putTextsItem("en", text)
+            .link("https://shop.example.com/orders/4711")
+            .putDataItem("orderId", "4711");
+    var creation = new NotificationCreation().audience(new Audience().addUsersItem(user)).content(content);
+    var request = APICreateNotificationRequest.newBuilder().notificationCreation(creation).build();
+    var created = sending.createNotification(request);
+    expect(List.of(), created.getWarnings());
+    var page = history.getNotificationsHistory(APIGetNotificationsHistoryRequest.newBuilder().build());
+    var entry = page.getContent().get(0);
+    expect(created.getId(), entry.getId());
+    expect("On its way", entry.getNotification().getTitle());
+    expect(content.getLink(), entry.getLink());
+    expect(content.getData(), entry.getData());
   }
 
   private static void awaitCompletion(OperationApi operation, UUID id) throws Exception {
