@@ -78,7 +78,7 @@ export async function startBenchServer(
   const child = start(core, file, args, env);
   child.stdout?.resume();
   const gone = once(child, "exit");
-  const deadline = Date.now() + 30_000;
+  const deadline = Date.now() + 240_000;
   while (!(await isUp().catch(() => false))) {
     if (child.exitCode !== null || Date.now() > deadline) throw new Error(`${file} did not come up`);
     await setTimeout(50);

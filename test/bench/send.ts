@@ -11,39 +11,28 @@ import { setTimeout } from "node:timers/promises";
 import { usageIn } from "../../scripts/command.ts";
 import { progressBar } from "../../scripts/progress-bar.ts";
 import { readArguments } from "../../src/command.ts";
-import type { OpenDatabase } from "../../src/platform/database/database.ts";
-import { openDatabase } from "../../src/platform/database/open.ts";
-import { pushMigrations } from "../../src/push/database.ts";
-import { createTestDatabase, postgresSettings } from "../support/backends.ts";
-import { installPostgresql } from "../support/postgresql/binaries.ts";
-import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { emptyOffset, fillAudience, historyOf, worldOffsets } from "../support/send-audience.ts";
-import { databaseEnvironment } from "../support/servers.ts";
+import { type BenchDatabase, inBenchDatabase } from "./database.ts";
 import { median } from "./percentiles.ts";
 import { measurePlanning } from "./planning.ts";
 import type { BenchServer } from "./processes.ts";
-import { backofficeToken, servicePorts, startFakes, startServices } from "./send-world.ts";
+import {
+  backofficeToken,
+  pushBase as base,
+  progressOf,
+  servicePorts,
+  startFakes,
+  startServices,
+} from "./send-world.ts";
 
 readArguments({ usage: usageIn(import.meta.filename), options: {} });
 
 const devices = Number(process.env["BENCH_DEVICES"] ?? 1_000_000);
 const users = Number(process.env["BENCH_USERS"] ?? Math.ceil(devices * 0.4));
-const base = `http://127.0.0.1:${servicePorts.push}/api/push-orchestration/v1/pushprovider`;
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
 const number = (value: number) => Math.round(value).toLocaleString("en-US");
 const verdict = (met: boolean) => (met ? "met" : "NOT met");
-
-interface Progress {
-  readonly state: string;
-  readonly planned: number;
-  readonly sent: number;
-  readonly failed: number;
-  readonly dropped: number;
-  readonly remaining: number;
-  readonly deadLettered: number;
-  readonly recipients: number;
-}
 
 async function send(token: string, utcOffsets: readonly number[]): Promise<{ id: string; ms: number }> {
   const started = performance.now();
@@ -55,19 +44,6 @@ async function send(token: string, utcOffsets: readonly number[]): Promise<{ id:
   const ms = performance.now() - started;
   if (response.status !== 204) throw new Error(`send: ${response.status} ${await response.text()}`);
   return { id: response.headers.get("notification-id") ?? "", ms };
-}
-
-async function progressOf(token: string, id: string): Promise<Progress> {
-  const response = await fetch(`${base}/notifications/${id}`, {
-    headers: { Authorization: `Bearer ${token}` },
-  });
-  if (!response.ok) throw new Error(`progress: ${response.status} ${await response.text()}`);
-  const progress: Progress = JSON.parse(await response.text());
-  const { planned, sent, failed, dropped, deadLettered, remaining } = progress;
-  if (planned !== sent + failed + dropped + deadLettered + remaining) {
-    throw new Error(`progress does not add up: ${JSON.stringify(progress)}`);
-  }
-  return progress;
 }
 
 /** Sends, watches, and asks for further sends meanwhile, as other callers would. */
@@ -98,12 +74,7 @@ async function watchSend(token: string) {
   };
 }
 
-async function run(
-  database: OpenDatabase,
-  adminUrl: string,
-  environment: Record<string, string>,
-  dataDir: string,
-): Promise<boolean> {
+async function run({ database, adminUrl, environment }: BenchDatabase, dataDir: string): Promise<boolean> {
   const filling = progressBar("Filling the tables");
   await fillAudience(database.db, { devices, users }, (count) => filling.show(count, devices, number(count)));
   filling.end();
@@ -171,22 +142,9 @@ async function run(
   }
 }
 
-const stopPostgresql = await providePostgresql({ durable: true });
-if (!postgresUrl()) {
-  print(`This measurement needs PostgreSQL. ${installPostgresql}`);
-  process.exit(1);
-}
 const dataDir = mkdtempSync(join(tmpdir(), "gatepost-bench-"));
-const holder = await createTestDatabase();
-const adminUrl = requiredPostgresUrl();
-adminUrl.pathname = `/${holder.name}`;
-const database = await openDatabase({ ...postgresSettings(holder), poolSize: 4 }, pushMigrations);
 try {
-  await database.migrate();
-  process.exitCode = (await run(database, adminUrl.href, databaseEnvironment(holder), dataDir)) ? 0 : 1;
+  await inBenchDatabase((bench) => run(bench, dataDir));
 } finally {
-  await database.close();
-  await holder.drop();
-  await stopPostgresql();
   rmSync(dataDir, { recursive: true, force: true });
 }
