@@ -15,7 +15,7 @@ const id = "019a9f00-0000-7000-8000-000000000000";
 
 function device(number: number, differs: Partial<Device> = {}): Changeable<Device> {
   return {
-    ...{ id: number, provider: "fcm", token: `device-${number}`, utcOffset: 0 },
+    ...{ id: number, userId: `user-${number}`, provider: "fcm", token: `device-${number}`, utcOffset: 0 },
     ...{ isHealthy: true, isBlocked: false, isDeleted: false, wasFirst: true, ...differs },
   };
 }

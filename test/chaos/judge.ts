@@ -33,6 +33,7 @@ export interface Circumstances {
 
 export interface Device {
   readonly id: number;
+  readonly userId: string;
   readonly provider: Provider;
   /** What the ledger knows it by. */
   readonly token: string;
@@ -59,6 +60,9 @@ export interface Account {
   /** Users whose history has no entry of it, and should, or the reverse. */
   readonly historyWrong: number;
 }
+
+const isFor = ({ users, utcOffsets }: Sent, { userId, utcOffset }: Device): boolean =>
+  users ? users.includes(userId) : utcOffsets.includes(utcOffset);
 
 type LedgerMessage = LedgerEntry["messages"][number];
 
@@ -125,7 +129,7 @@ export class Judge {
       return;
     }
     const what = `${one.id} to device ${device.id}`;
-    if (!one.utcOffsets.includes(device.utcOffset)) this.#mark("not in the audience", what);
+    if (!isFor(one, device)) this.#mark("not in the audience", what);
     if (message.messageId !== messageId(one.id, device.id)) this.#mark("under another id", what);
     this.#got.get(one.id)?.add(device.id);
     this.#checkStops(one, message.firstAt, what);
@@ -220,10 +224,11 @@ export class Judge {
     accepted: ReadonlySet<number>,
     dead: ReadonlySet<number>,
   ): void {
-    for (const { id, provider, isHealthy, isDeleted, wasFirst, utcOffset } of this.#byId.values()) {
+    for (const device of this.#byId.values()) {
+      const { id, provider, isHealthy, isDeleted, wasFirst } = device;
       if (isDeleted || (isHealthy ? accepted.has(id) || dead.has(id) : planned.has(id))) continue;
       if (planned.has(id)) this.#mark("lost", `${one.id} to device ${id} (${provider})`);
-      else if (wasFirst && one.utcOffsets.includes(utcOffset))
+      else if (wasFirst && isFor(one, device))
         this.#mark("lost", `${one.id} was not planned for device ${id}`);
     }
   }

@@ -1,7 +1,8 @@
 /**
- * `npm run test:chaos [-- --seconds 600] [-- --seed N]`: four push processes on a PostgreSQL of their own, sends of all
- * kinds, and troubles of all kinds at random. When they are over and all has been sent, what the providers accepted is
- * compared with the tables. It prints a table and fails if a line of it is red.
+ * `npm run test:chaos [-- --seconds 600] [-- --seed N] [-- --kills N]`: four push processes on a PostgreSQL of their own,
+ * sends of all kinds, and troubles of all kinds at random. When they are over and all has been sent, what the providers
+ * accepted is compared with the tables. It prints a table and fails if a line of it is red. With `--kills` there are
+ * 200,000 devices, a send to all of them, 2,000 personal ones, and so many times kill -9 instead.
  */
 import { writeFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
@@ -12,6 +13,7 @@ import { endChildrenAtExit, interruption } from "./ending.ts";
 import { judgeRun } from "./evidence.ts";
 import { type Fakes, providers } from "./fakes.ts";
 import { redKinds, type Verdict } from "./judge.ts";
+import { startKills } from "./kills.ts";
 import { watchLag } from "./lag.ts";
 import { Chance } from "./random.ts";
 import { type Played, startTroubles, troubles } from "./troubles.ts";
@@ -32,16 +34,24 @@ function readOptions(): {
   readonly seconds: number;
   readonly seed: number;
   readonly logs: string | undefined;
+  /** Undefined: troubles of all kinds. */
+  readonly kills: number | undefined;
 } {
   const { values } = readArguments({
     usage: usageIn(import.meta.filename),
-    options: { seconds: { type: "string" }, seed: { type: "string" }, logs: { type: "string" } },
+    options: {
+      ...{ seconds: { type: "string" }, seed: { type: "string" }, logs: { type: "string" } },
+      kills: { type: "string" },
+    },
   });
   const seconds = Number(values.seconds ?? 600);
   const seed = Number(values.seed ?? Math.floor(Math.random() * 0x1_0000_0000));
+  const kills = values.kills === undefined ? undefined : Number(values.kills);
+  if (kills !== undefined && !(Number.isInteger(kills) && kills > 0))
+    refuseArguments("--kills is a whole number from 1.");
   if (!(seconds > 0) || !Number.isInteger(seed) || seed < 0)
     refuseArguments("--seconds is greater than 0, and --seed a whole number from 0.");
-  return { seconds, seed, logs: values.logs };
+  return { seconds, seed, logs: values.logs, kills };
 }
 
 /** Waits until every notification has ended. @returns those that have not */
@@ -70,16 +80,17 @@ interface Run {
   readonly verdict: Verdict;
 }
 
-async function play(world: World, seconds: number, seed: number): Promise<Run> {
+async function play(world: World, seconds: number, seed: number, kills?: number): Promise<Run> {
   // One for each, so that the troubles of a seed do not depend on how fast callers are answered.
   const chance = (part: number) => new Chance(seed + part);
   await calm(world.fakes);
   const calls = createCalls(world, chance(1));
-  const work = startWork(world, calls, chance(2));
+  const killing = kills === undefined ? undefined : startKills(world, calls, chance(3), kills);
+  const work = killing ?? startWork(world, calls, chance(2));
   const watch = watchProgress(work, calls);
   const lag = watchLag(world);
-  const running = startTroubles(world, chance(3));
-  await pause(seconds * 1_000);
+  const running = killing ?? startTroubles(world, chance(3));
+  if (!killing) await pause(seconds * 1_000);
   const played = await running.end();
   await work.end();
   await calm(world.fakes);
@@ -132,15 +143,18 @@ function report({ work, watch, played, problems, unsettled, longestLag, verdict 
 }
 
 process.chdir(ROOT);
-const { seconds, seed, logs } = readOptions();
-say(`Chaos for ${seconds} s; --seed ${seed} repeats what is drawn.`);
+const { seconds, seed, logs, kills } = readOptions();
+say(
+  `Chaos ${kills === undefined ? `for ${seconds} s` : `of ${kills} kills`}; --seed ${seed} repeats what is drawn.`,
+);
 endChildrenAtExit();
 const interrupted = interruption();
-const world = await createWorld();
+const size = kills === undefined ? { devices: 50_000, users: 20_000 } : { devices: 200_000, users: 100_000 };
+const world = await createWorld(size);
 let isFine = false;
 try {
   say(`${world.members.length} processes are up.`);
-  isFine = report(await Promise.race([play(world, seconds, seed), interrupted]));
+  isFine = report(await Promise.race([play(world, seconds, seed, kills), interrupted]));
 } finally {
   for (const { name, process, formerLogs } of world.members) {
     const log = formerLogs + process.logs();

@@ -193,7 +193,7 @@ const providerTroubles: readonly Trouble[] = [
 
 export const troubles: readonly Trouble[] = [...processTroubles, ...providerTroubles];
 
-interface Troubles {
+export interface Troubles {
   /** What could not be played, as when a process did not start again; in words. */
   readonly problems: ReadonlySet<string>;
   end(): Promise<readonly Played[]>;

@@ -14,6 +14,8 @@ import type { World } from "./world.ts";
 export interface Sent {
   readonly id: string;
   readonly utcOffsets: readonly number[];
+  /** It is for these alone; undefined: for whoever is at the offsets. */
+  readonly users?: readonly string[];
   /** From the answer to a pause to the call that ended it. */
   readonly pauses: { readonly from: number; to: number }[];
   /** When the cancelling was answered; undefined: it was not. */
@@ -33,7 +35,7 @@ export interface Work {
   /** How often each thing was done, by its name. */
   readonly done: ReadonlyMap<string, number>;
   /** Ends it; what was paused is resumed. */
-  end(): Promise<void>;
+  end(): Promise<unknown>;
 }
 
 /** Devices that may be waiting for a message before another notification is sent: more takes longer than the run. */

@@ -44,10 +44,13 @@ export interface World {
 }
 
 const settings = ["fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=128MB"];
-const size = { devices: 50_000, users: 20_000 };
 const processes = 4;
 
-export async function createWorld(): Promise<World> {
+/** @param size its devices, and the users that they belong to */
+export async function createWorld(size: {
+  readonly devices: number;
+  readonly users: number;
+}): Promise<World> {
   const programs = findPostgresql(["initdb", "postgres"]);
   if (programs === undefined) throw new Error(`Chaos needs PostgreSQL. ${installPostgresql}`);
   await using cleanup = new AsyncDisposableStack();
