@@ -23,6 +23,8 @@ function fingerprint(migrations: readonly Migrations[]): string {
     for (const file of readdirSync(folder).sort()) {
       if (file.endsWith(".sql")) hash.update(readFileSync(new URL(file, `${folder}/`)));
     }
+    // When each was made, by which a database knows those that it has.
+    hash.update(readFileSync(new URL("meta/_journal.json", `${folder}/`)));
   }
   for (const source of sources) hash.update(readFileSync(new URL(source, import.meta.url)));
   return hash.digest("hex").slice(0, 16);
