@@ -60,9 +60,9 @@ export class ChunkDelivery {
     const held = open.map(({ id }) => id);
     const messages = this.#messages(rules);
     const chunks = await taker.take(messages, most, held);
-    const isFull =
-      chunks.length === most.chunks || chunks.reduce((sum, { left }) => sum + left, 0) >= messages;
-    this.#nextTakeAt = isFull ? 0 : performance.now() + rules.takeGapMs;
+    const taken = chunks.reduce((sum, { left }) => sum + left, 0);
+    const isWorthIt = chunks.length === most.chunks || taken >= Math.min(messages, rules.fewMessages);
+    this.#nextTakeAt = isWorthIt ? 0 : performance.now() + rules.takeGapMs;
     if (chunks.length > 0 || !isWorking) await states.load();
     await Promise.all(chunks.map((chunk) => this.#begin(chunk, stopping)));
     return chunks.length > 0;

@@ -20,8 +20,10 @@ export const deliveryRules = {
    * a response, however many, leave room for messages that were not tried.
    */
   retryShare: 0.75,
-  /** Milliseconds from a take that found less than there was room for to the next one. */
+  /** Milliseconds from a take that found few messages to the next one. */
   takeGapMs: 10,
+  /** Messages with which a take is worth its statement, however much room there was. */
+  fewMessages: 100,
   /** Milliseconds of sending a chunk after which its outcomes are first stored, before all of them are there. */
   storeAfterMs: 250,
   /** Milliseconds between the later times, at most: each wait is twice as long as the one before, up to this. */
