@@ -82,17 +82,8 @@ export function startDelivery(dependencies: Dependencies): Delivery {
   const sendRate = createSendRate(db, rules);
   const inSharedTransaction = shareTransactions(db, storing);
   const common = {
-    db,
-    inSharedTransaction,
-    check,
-    sendRate,
-    rules,
-    random,
-    logger,
-    metrics,
-    limits,
-    completion,
-    imageBaseUrl,
+    ...{ db, inSharedTransaction, check, sendRate, rules, random },
+    ...{ logger, metrics, limits, completion, imageBaseUrl },
   };
   const allStates: ServiceStates[] = [];
   const ownFaults = () => allStates.flatMap((states) => states.ownFaults());

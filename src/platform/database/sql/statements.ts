@@ -3,6 +3,7 @@
  */
 import {
   fillPlaceholders,
+  Name,
   type Placeholder,
   type QueryWithTypings,
   SQL,
@@ -10,6 +11,7 @@ import {
   type SQLWrapper,
   StringChunk,
   sql,
+  Table,
 } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { unavailable } from "../../base/errors.ts";
@@ -97,7 +99,7 @@ export async function rowCount(db: Executor, statement: SQL): Promise<number> {
 type RawRow = Record<string, unknown>;
 
 export async function rawRows(db: Executor, statement: SQL): Promise<RawRow[]> {
-  const result: unknown = await db.execute(statement);
+  const result: unknown = await db.execute(quickly(statement));
   // postgres.js returns an array of rows, PGlite an object with the rows.
   if (Array.isArray(result)) return [...result];
   if (isRecord(result) && Array.isArray(result["rows"])) return [...result["rows"]];
@@ -121,7 +123,12 @@ export function prepared<const Name extends string>(
   return (values) => {
     // Nothing of the request that comes first may stay in it.
     rendered ??= untraced(() => render(write(placeholdersOf(parameters))));
-    return new FilledStatement(rendered, fillPlaceholders(rendered.query.params, values));
+    const { query, texts } = rendered;
+    const params = fillPlaceholders(query.params, values);
+    const chunks = texts.flatMap((piece, index): SQLChunk[] =>
+      index < params.length ? [piece, sql.param(params[index])] : [piece],
+    );
+    return new RenderedStatement({ ...query, params }, chunks);
   };
 }
 
@@ -131,22 +138,46 @@ interface Rendering {
   readonly texts: readonly StringChunk[];
 }
 
-/** A statement that Drizzle need not render again, unless it becomes part of another one. */
-class FilledStatement extends SQL {
+/** A statement that Drizzle need not render. It may become part of another one if it has chunks. */
+class RenderedStatement extends SQL {
   readonly #query: QueryWithTypings;
 
-  constructor({ query, texts }: Rendering, params: unknown[]) {
-    super(
-      texts.flatMap((piece, index): SQLChunk[] => {
-        return index < params.length ? [piece, sql.param(params[index])] : [piece];
-      }),
-    );
-    this.#query = { ...query, params };
+  constructor(query: QueryWithTypings, chunks: SQLChunk[] = []) {
+    super(chunks);
+    this.#query = query;
   }
 
   override toQuery(): QueryWithTypings {
     return this.#query;
   }
+}
+
+/** The texts of tables and names, which are the same in all statements. */
+const textsOfNames = new WeakMap<object, string>();
+
+/**
+ * Renders a statement as Drizzle does, but in a third of the time, if it has only texts, names, tables and plain values.
+ * Drizzle asks of each value whether it is one of a dozen kinds of things.
+ */
+function quickly(statement: SQL): SQL {
+  if (statement instanceof RenderedStatement) return statement;
+  const params: unknown[] = [];
+  const typings: "none"[] = [];
+  function textOf(chunk: SQLChunk): string {
+    if (chunk instanceof StringChunk) return chunk.value.join("");
+    if (chunk === undefined) return "";
+    if (chunk instanceof SQL) return chunk.queryChunks.map(textOf).join("");
+    if (chunk instanceof Table || chunk instanceof Name) {
+      const text = textsOfNames.get(chunk) ?? new PgDialect().sqlToQuery(sql`${chunk}`).sql;
+      textsOfNames.set(chunk, text);
+      return text;
+    }
+    typings.push("none");
+    return `$${params.push(chunk)}`;
+  }
+  const query = { sql: textOf(statement), params, typings };
+  const isPlain = params.every((value) => value === null || typeof value !== "object");
+  return isPlain ? new RenderedStatement(query) : statement;
 }
 
 /** Whether the server that runs the statement is a standby, for the selection of the statement's only row. */

@@ -1,6 +1,7 @@
 /** Statements written by hand: their names follow the schema, and their rows have the types of the schema. */
 import { sql } from "drizzle-orm";
 import { bigint, boolean, integer, PgDialect, pgTable, smallint, text, uuid } from "drizzle-orm/pg-core";
+import { drizzle } from "drizzle-orm/pg-proxy";
 import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../../src/platform/database/database.ts";
@@ -34,6 +35,28 @@ const samples = pgTable("samples", {
 const sample = names(samples);
 const s = names(samples, "s");
 const textOf = (statement: ReturnType<typeof sql>) => new PgDialect().sqlToQuery(statement);
+
+test.each([
+  [
+    "texts, names, tables and values",
+    sql`select ${s.id}, ${1}, ${"a"} from ${samples} s where ${sql.raw("true")} = ${true}`,
+  ],
+  [
+    "nothing, null and parts",
+    sql`select ${undefined} ${null}, ${sql`${2} + ${sql.join([sql`${3}`, sql`4`], sql`,`)}`}`,
+  ],
+  ["a column, a list and a parameter", sql`select ${samples.id}, ${[1, 2]}, ${sql.param(5)}`],
+  ["a prepared one", sql`${prepared(["n"], ({ n }) => sql`select ${n}`)({ n: 1 })}, ${2}`],
+])("a statement with %s has the text that Drizzle gives it", async (_, statement) => {
+  const seen: unknown[] = [];
+  const db = drizzle(async (text, params) => {
+    seen.push({ sql: text, params });
+    return { rows: [] };
+  });
+  await rawRows(db, statement);
+  const { sql: text, params } = textOf(statement);
+  expect(seen).toEqual([{ sql: text, params }]);
+});
 
 test("a name is that of the column in the database, alone or with what the statement calls the table", () => {
   expect(textOf(sql`insert into ${samples} (${sample.id}) select ${s.isNew}`).sql).toBe(
