@@ -227,7 +227,8 @@ export class Flow {
       this.#stopIfPaused();
       return undefined;
     }
-    const { id, token, platform } = device;
+    const { id, token, reader } = device;
+    const platform = reader?.platform ?? null;
     const recipient = { token, messageId: messageId(this.#chunk.notificationId, id), platform };
     const send = this.#sendTo(device);
     return this.#span && index < maxTraced ? this.#traced(() => send(recipient)) : send(recipient);

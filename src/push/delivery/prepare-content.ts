@@ -10,7 +10,7 @@ import { renderedContent } from "../providers/rendered-content.ts";
 import type { SendableChunk, TakenDevice } from "../queue/take-chunks.ts";
 
 /** What decides which text a device is sent. */
-type Reader = Pick<TakenDevice, "userId" | "language" | "variables">;
+type Reader = Pick<TakenDevice, "userId" | "reader">;
 
 /** @returns finds what sends the content that is a device's */
 export function prepareContent(
@@ -22,7 +22,8 @@ export function prepareContent(
   const said = content ?? plainContent(notification, image ?? undefined);
   const languageFor = createTextLookup(said);
   const prepared = new Map<string, Send>();
-  return ({ userId, language, variables }) => {
+  return ({ userId, reader }) => {
+    const { language = null, variables = null } = reader ?? {};
     const found = languageFor(language === null ? [] : [language]) ?? "";
     const key = variables === null ? found : `${found} ${userId}`;
     let send = prepared.get(key);

@@ -143,15 +143,22 @@ const notificationFields = {
 /** `is true` and `offset 0` keep PostgreSQL from reading all users of a notification, which may have 10,000. */
 const ofNamed = sql`from ${notificationUsers} u
   where ${n.kind} = 'USERS' and ${u.userId} = ${d.userId} and (${u.notificationId} = ${n.id}) is true offset 0`;
-const deviceFields = {
-  id: d.id,
-  userId: d.userId,
-  token: d.token,
+const reader = selection({
   /** With its script; null: not known. */
   language: d.language,
   platform: d.platform,
   /** The user's values for the texts of a notification that has variables; null: it has none. */
   variables: computed(u.variables, sql`(select ${u.variables} ${ofNamed})`),
+});
+const deviceFields = {
+  id: d.id,
+  userId: d.userId,
+  token: d.token,
+  /** What decides which content it is sent. Null: all are sent the same, as by `/push`. */
+  reader: computed(
+    nullable(reader),
+    sql`case when ${n.content} is not null then (select to_json(said) from (select ${reader}) as said) end`,
+  ),
   /** Milliseconds since the epoch. */
   renewedAt: computed(number, epochMs(d.renewedAt)),
 };

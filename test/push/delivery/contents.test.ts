@@ -55,7 +55,7 @@ test("a content is prepared once for each language, and for each user who has va
   };
   const sendTo = prepareContent(provider, { notification }, "https://images.example.com");
   const device = (userId: string, language: string | null, name?: string) =>
-    sendTo({ userId, language, variables: name === undefined ? null : { name } });
+    sendTo({ userId, reader: { language, platform: null, variables: name === undefined ? null : { name } } });
   expect(device("a", "de-Latn-AT")).toBe(device("b", "de-Latn"));
   expect(device("a", null)).toBe(device("b", "zh-Hans-CN"));
   expect(device("a", "zh-Hant-TW")).not.toBe(device("a", null));
@@ -98,7 +98,7 @@ test("what has no content beside its text is prepared as before", () => {
     { notification },
     "https://images.example.com",
   )({
-    ...{ userId: "a", language: "de-Latn", variables: null },
+    ...{ userId: "a", reader: null },
   });
   expect(JSON.parse(JSON.stringify(provider.prepared))).toEqual([
     {

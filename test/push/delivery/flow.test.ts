@@ -49,9 +49,8 @@ function createFlow({ room = 100, isRetry = false } = {}) {
     ...({ expiresAt: 0, acceptedAt: 0, content: null, priority: "high", collapseId: null } as const),
   };
   const ids = Array.from({ length: 100 }, (_, id) => id);
-  const spoken = { language: null, platform: null, variables: null };
   const devices = ids.map((id) => ({
-    ...{ id, userId: `${id}`, token: `${id}`, renewedAt: 0, service: "", ...spoken },
+    ...{ id, userId: `${id}`, token: `${id}`, renewedAt: 0, service: "", reader: null },
   }));
   const chunk = {
     ...{ id: 1, attempt: "a", notificationId: "n", notification, devices, isRetry, turn: 0, left: 100 },

@@ -89,8 +89,10 @@ export class FcmProvider implements PushProvider {
 
   prepare(content: NotificationContent): Send {
     const message = fcmMessage(content, this.#clock.now());
-    return async (recipient) =>
-      content.silent && recipient.platform === "web" ? notForBrowsers : this.#send(message, recipient);
+    const send: Send = (recipient) => this.#send(message, recipient);
+    return content.silent
+      ? async (recipient) => (recipient.platform === "web" ? notForBrowsers : send(recipient))
+      : send;
   }
 
   selfTest(): Promise<Outcome> {
