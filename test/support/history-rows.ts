@@ -6,14 +6,14 @@ import { entriesFor, numberOf } from "../../src/push/history/history-blocks.ts";
 
 /** A table of entries for `from`: user_id, notification_id, viewed, viewed_at. */
 export const historyEntries: SQL = sql`(
-  select u.user_id, b.notification_id, v.viewed_at is not null as viewed, v.viewed_at
-  from push.history_users u
-  cross join lateral (
-    select notification_id from push.history_blocks
-    where user_block = u.user_number / 512 and get_bit(recipient_bits, (u.user_number % 512)::int) = 1
-    union all select notification_id from push.history_entries where user_number = u.user_number
-  ) b
-  left join push.history_views v on v.user_number = u.user_number and v.notification_id = b.notification_id
+  select e.user_id, e.notification_id, v.viewed_at is not null as viewed, v.viewed_at
+  from (
+    select user_id, user_number, notification_id from push.history_users join push.history_blocks
+      on user_block = user_number / 512 and get_bit(recipient_bits, (user_number % 512)::int) = 1
+    union all
+    select user_id, user_number, notification_id from push.history_users join push.history_entries using (user_number)
+  ) e
+  left join push.history_views v on v.user_number = e.user_number and v.notification_id = e.notification_id
 ) as history`;
 
 /** Gives users an entry of the notification, as planning does. @param users selects their ids */
