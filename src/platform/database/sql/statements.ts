@@ -138,11 +138,11 @@ interface Rendering {
   readonly texts: readonly StringChunk[];
 }
 
-/** A statement that Drizzle need not render. It may become part of another one if it has chunks. */
+/** A statement that Drizzle need not render. With its chunks it may become part of another one. */
 class RenderedStatement extends SQL {
   readonly #query: QueryWithTypings;
 
-  constructor(query: QueryWithTypings, chunks: SQLChunk[] = []) {
+  constructor(query: QueryWithTypings, chunks: SQLChunk[]) {
     super(chunks);
     this.#query = query;
   }
@@ -177,7 +177,7 @@ function quickly(statement: SQL): SQL {
   }
   const query = { sql: textOf(statement), params, typings };
   const isPlain = params.every((value) => value === null || typeof value !== "object");
-  return isPlain ? new RenderedStatement(query) : statement;
+  return isPlain ? new RenderedStatement(query, statement.queryChunks) : statement;
 }
 
 /** Whether the server that runs the statement is a standby, for the selection of the statement's only row. */
