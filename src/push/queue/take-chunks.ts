@@ -303,6 +303,8 @@ export class ChunkTaker {
         (await this.#takeOldest(options, from)) ??
         (await this.#read(inTurn(options, from, most.retries), asOf, (chunk) => this.#goOn(chunk)));
       if (isFromStart) this.#isSlow = performance.now() - asOf > slowMs;
+      // What is left has an earlier turn, such as that of a small notification after a large one.
+      else if (found.length === 0) this.#isSlow = false;
       if (isDue) this.#startedAt = asOf;
       return found;
     } catch (err) {

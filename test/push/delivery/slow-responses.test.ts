@@ -1,7 +1,8 @@
 /** Messages that wait for their answers: what goes on meanwhile, and what is stored of their chunks. */
 import { randomUUID } from "node:crypto";
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { Database } from "../../../src/platform/database/database.ts";
 import type { Outcome } from "../../../src/push/providers/provider.ts";
 import { Processes } from "../../../src/push/queue/processes.ts";
 import { ChunkLostError, storeResults } from "../../../src/push/queue/store-results.ts";
@@ -193,6 +194,31 @@ describe.each(backends)("slow answers on %s", (backend) => {
     // A chunk is half a second of the rate, and two may have reserved theirs: the one that is sent and the next.
     expect(Math.max(...ahead)).toBeLessThan(2);
     await test.setState(silent, "CANCELLED");
+  });
+
+  it("of the database to a take make the next ones begin at the last, until nothing is there", async () => {
+    /** Plans as many chunks of a device, with the turn of a large notification or of a small one. */
+    async function plan(chunks: number, turn: number): Promise<void> {
+      const { notificationId } = await test.plan({ devices: chunks, chunkSize: 1, name: `turn-${turn}` });
+      await test.db.execute(
+        sql`update push.delivery_chunks set turn = ${turn}::bigint where notification_id = ${notificationId}::uuid`,
+      );
+    }
+    const db: Database = Object.create(test.db, {
+      execute: {
+        value: async (statement: SQL) => {
+          await test.db.execute(sql`select pg_sleep(0.03)`);
+          return test.db.execute(statement);
+        },
+      },
+    });
+    const processes = new Processes({ db, leases: db, logger: test.log.logger, released: () => undefined });
+    const taker = new ChunkTaker(db, processes, "fcm");
+    const takes = async () => (await taker.take(1, { chunks: 1, retries: 1 }, [])).map(({ turn }) => turn);
+    await plan(2, 1e9);
+    expect([await takes(), await takes()]).toEqual([[1e9], [1e9]]);
+    await plan(1, 1);
+    expect([await takes(), await takes()]).toEqual([[], [1]]);
   });
 
   describe("where a chunk is stored", () => {
