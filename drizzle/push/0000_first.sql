@@ -258,7 +258,7 @@ ALTER TABLE "push"."history_entries" SET (autovacuum_vacuum_insert_scale_factor 
 --> statement-breakpoint
 CREATE INDEX "history_entries_age" ON "push"."history_entries" USING btree ("notification_id" NULLS FIRST,"user_number");--> statement-breakpoint
 CREATE INDEX "message_outcomes_user" ON "push"."message_outcomes" USING btree ("user_id");--> statement-breakpoint
-CREATE UNIQUE INDEX "notification_users_user" ON "push"."notification_users" USING btree ("user_id","notification_id");--> statement-breakpoint
+CREATE INDEX "notification_users_user" ON "push"."notification_users" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "dead_reports_provider" ON "push"."dead_reports" USING btree ("provider","reported_at");--> statement-breakpoint
 CREATE INDEX "dead_reports_user" ON "push"."dead_reports" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "provider_responses_newest" ON "push"."provider_responses" USING btree ("provider","id");--> statement-breakpoint

@@ -1,17 +1,6 @@
 /** The tables of recipients one by one: who is named, what became of their devices, and their entries in the history. */
 import { sql } from "drizzle-orm";
-import {
-  bigint,
-  boolean,
-  check,
-  index,
-  integer,
-  jsonb,
-  primaryKey,
-  text,
-  uniqueIndex,
-  uuid,
-} from "drizzle-orm/pg-core";
+import { bigint, boolean, check, index, integer, jsonb, primaryKey, text, uuid } from "drizzle-orm/pg-core";
 import { instant } from "../platform/database/sql/columns.ts";
 import { byteOrderedText, push } from "./schema.ts";
 
@@ -34,8 +23,9 @@ export const notificationUsers = push.table(
   },
   (table) => [
     primaryKey({ name: "notification_users_pkey", columns: [table.notificationId, table.position] }),
-    // Planning finds a device's user by this index, sending the variables, and it is for the removal of a user.
-    uniqueIndex("notification_users_user").on(table.userId, table.notificationId),
+    // Sending finds a device's user by this index, and it is for the removal of a user. With the notification in it,
+    // to store 10,000 named users took a third longer.
+    index("notification_users_user").on(table.userId),
   ],
 );
 
