@@ -1,13 +1,9 @@
-import { once } from "node:events";
-import http, { type IncomingMessage } from "node:http";
-import https from "node:https";
-import { buffer } from "node:stream/consumers";
 import createClient from "openapi-fetch";
 import type { paths } from "../../../gen/openapi/otp-verifier.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import { inSpan, traceHeaders } from "../../platform/base/tracing.ts";
-import { openSocket } from "../../platform/http2/socket.ts";
+import { fetchAlone } from "../../platform/http2/fetch-alone.ts";
 import { UnknownVerdict } from "../limits/guessing.ts";
 import { WorkLimit } from "../work-limit.ts";
 
@@ -25,30 +21,6 @@ type CheckOneTimeCode = (
   code: string | undefined,
   context: RequestContext,
 ) => Promise<boolean>;
-
-/**
- * Sends a request over a connection of its own, as a code works once and a request that was lost cannot be repeated.
- * @param sending called before the request is written
- */
-async function fetchAlone(request: Request, sending: () => void): Promise<Response> {
-  const { method, signal, url } = request;
-  const body = Buffer.from(await request.arrayBuffer());
-  const headers = Object.fromEntries(request.headers);
-  const socket = await openSocket({ origin: new URL(url).origin, ca: undefined }, signal, "http/1.1");
-  sending();
-  const { request: send } = url.startsWith("https:") ? https : http;
-  const outgoing = send(url, { method, headers, signal, createConnection: () => socket });
-  // Once there is a response, an error is its body's too, and this one would end the process.
-  outgoing.on("error", () => undefined);
-  outgoing.end(body);
-  const [incoming]: IncomingMessage[] = await once(outgoing, "response", { signal });
-  if (!incoming) throw new Error("there is no response");
-  const content = await buffer(incoming);
-  return new Response(content.length > 0 ? content : null, {
-    status: incoming.statusCode ?? 0,
-    headers: { "content-length": `${content.length}` },
-  });
-}
 
 /** Whether a status says that the service has not judged the code. A gateway's 502 or 504 does not say it. */
 const hasNotJudged = (status: number) => status >= 300 && status !== 502 && status !== 504;
