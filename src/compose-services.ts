@@ -2,6 +2,7 @@
 import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
+import { createCallerAddress } from "./platform/door/caller-address.ts";
 import type { PreparedBroker } from "./platform/messaging/broker.ts";
 import { type Subscriber, subscriberWithTimeout } from "./platform/messaging/subscribers.ts";
 import type { Logger } from "./platform/observability/logger.ts";
@@ -57,6 +58,7 @@ export async function composeServices(
   surroundings: ProcessDependencies,
 ): Promise<Composition> {
   const common = { ...surroundings, validateResponses: server.environment === "development" };
+  const callerAddress = createCallerAddress(server.trustedProxies);
   const { logger } = surroundings;
   const eventLogOf = ({ broker }: AuthSettings | PushSettings) =>
     surroundings.eventLog ?? (broker ? undefined : logger);
@@ -79,6 +81,7 @@ export async function composeServices(
           workers: server.workers,
           subscribers,
           eventLog: eventLogOf(auth),
+          callerAddress,
         }),
       ),
     makingPush,

@@ -76,7 +76,12 @@ const handedByNone: Readonly<Record<string, string>> = {
   ...reasonOf("only the migration needs it", "DB_USER_MIGRATION", "DB_PASSWORD_MIGRATION"),
   ...reasonOf("there is no pooler to go around", "DB_HOST_MIGRATION", "DB_PORT_MIGRATION"),
   ...reasonOf("it is right as it is", "JANITOR_INTERVAL_SECONDS"),
-  ...reasonOf("it is for tests of the service", "FCM_ENDPOINT"),
+  ...reasonOf(
+    "it is right as it is",
+    ...["OTP_RESEND_SECONDS", "OTP_SESSION_LIMIT", "OTP_PHONE_NETWORK_LIMIT", "OTP_PHONE_LIMIT"],
+    ...["OTP_ADDRESS_LIMIT", "OTP_NETWORK_LIMIT", "OTP_PREFIX_LIMIT", "OTP_CLIENT_LIMIT"],
+  ),
+  ...reasonOf("it is for tests of the service", "FCM_ENDPOINT", "TWILIO_ENDPOINT"),
   ...reasonOf(
     "it is for another identity provider",
     ...["IDENTITY_PROVIDER_CLIENT_ID", "IDENTITY_PROVIDER_CLIENT_SECRET"],

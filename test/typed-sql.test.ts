@@ -8,6 +8,7 @@ import { getTableColumns, is } from "drizzle-orm";
 import { getTableConfig, PgTable } from "drizzle-orm/pg-core";
 import ts from "typescript";
 import { beforeAll, describe, expect, test } from "vitest";
+import * as codesSchema from "../src/auth/codes-schema.ts";
 import * as authSchema from "../src/auth/schema.ts";
 import * as recipientsSchema from "../src/push/recipients-schema.ts";
 import * as removalsSchema from "../src/push/removals-schema.ts";
@@ -18,7 +19,7 @@ const sources = globSync("src/**/*.ts", { cwd: root }).map((file) => ({
   file,
   source: ts.createSourceFile(file, readFileSync(join(root, file), "utf8"), ts.ScriptTarget.Latest, true),
 }));
-const tables = [authSchema, pushSchema, recipientsSchema, removalsSchema]
+const tables = [authSchema, codesSchema, pushSchema, recipientsSchema, removalsSchema]
   .flatMap((schema): unknown[] => Object.values(schema))
   .filter((one) => is(one, PgTable));
 

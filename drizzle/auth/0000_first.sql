@@ -1,5 +1,38 @@
 CREATE SCHEMA "auth";
 --> statement-breakpoint
+CREATE TABLE "auth"."challenge_sessions" (
+	"session_hash" "bytea" PRIMARY KEY NOT NULL,
+	"phone" text NOT NULL,
+	"client_id" text NOT NULL,
+	"scopes" text[],
+	"code_challenge" text NOT NULL,
+	"key_thumbprint" text NOT NULL,
+	"identity_id" text,
+	"identity_generation" bigint NOT NULL,
+	"is_sent" boolean NOT NULL,
+	"otp_mac" "bytea" NOT NULL,
+	"otp_expires_at" timestamp (3) with time zone NOT NULL,
+	"sent_code_id" uuid NOT NULL,
+	"resend_at" timestamp (3) with time zone NOT NULL,
+	"codes_made" smallint NOT NULL,
+	"wrong_tries" smallint DEFAULT 0 NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL,
+	"exchanged_at" timestamp (3) with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."open_breakers" (
+	"prefix" text PRIMARY KEY NOT NULL,
+	"opened_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."sent_codes" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"prefix" text NOT NULL,
+	"sent_at" timestamp (3) with time zone NOT NULL,
+	"is_used" boolean DEFAULT false NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "auth"."attempts" (
 	"key" text PRIMARY KEY NOT NULL,
 	"points" integer NOT NULL,
@@ -146,6 +179,9 @@ DO $$ BEGIN
 	END LOOP;
 END $$;
 --> statement-breakpoint
+CREATE INDEX "challenge_sessions_expiry" ON "auth"."challenge_sessions" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "sent_codes_prefix" ON "auth"."sent_codes" USING btree ("prefix","sent_at");--> statement-breakpoint
+CREATE INDEX "sent_codes_sent" ON "auth"."sent_codes" USING btree ("sent_at");--> statement-breakpoint
 CREATE INDEX "attempts_expire" ON "auth"."attempts" USING btree ("expire");--> statement-breakpoint
 CREATE INDEX "authorizations_identity_client" ON "auth"."authorizations" USING btree ("identity_id","client_id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
 CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id","client_generation") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint

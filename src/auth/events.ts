@@ -10,9 +10,14 @@ import {
   AuthorizationRefreshedSchema,
   AuthorizationReuseDetectedSchema,
   AuthorizationRevokedSchema,
+  CodesBreakerClosedSchema,
+  CodesBreakerOpenedSchema,
+  CodesLimitReachedSchema,
+  CodesLimitSchema,
   IdentityCreatedSchema,
   IdentityDeletedSchema,
   IdentityUpdatedSchema,
+  CodesLimit as LimitValues,
   RevocationReason as ReasonValues,
   RevocationReasonSchema,
   TokenRevokedSchema,
@@ -35,6 +40,9 @@ export const AuthEvents = {
   tokenRevoked: eventKind("auth.token.revoked.v1", TokenRevokedSchema),
   attemptFailed: eventKind("auth.attempt.failed.v1", AttemptFailedSchema),
   accountLocked: eventKind("auth.account.locked.v1", AccountLockedSchema),
+  codesLimitReached: eventKind("auth.codes.limit_reached.v1", CodesLimitReachedSchema),
+  codesBreakerOpened: eventKind("auth.codes.breaker_opened.v1", CodesBreakerOpenedSchema),
+  codesBreakerClosed: eventKind("auth.codes.breaker_closed.v1", CodesBreakerClosedSchema),
 } as const;
 
 /** Where the broker keeps the events of this service. */
@@ -56,6 +64,34 @@ export function recordEvent<Message extends DescMessage>(
 ): SQL {
   const time = at instanceof Date ? sql`${at.toISOString()}::timestamptz` : at;
   return insertEvents(outbox, { kind, subject: fields.identityId, fields, at: time, from });
+}
+
+/** As {@link recordEvent}, of an event about codes: it is about no identity, but about numbers with one prefix. */
+export function recordCodesEvent<Message extends DescMessage>(
+  kind: EventKind<Message>,
+  fields: FieldsOf<Message> & { readonly prefix: SQL },
+  from?: SQL,
+): SQL {
+  const at = sql`clock_timestamp()`;
+  return insertEvents(outbox, { kind, subject: fields.prefix, fields, at, ...(from && { from }) });
+}
+
+const codesLimits = {
+  session: LimitValues.SESSION,
+  phone_interval: LimitValues.PHONE_INTERVAL,
+  phone_network: LimitValues.PHONE_NETWORK,
+  phone: LimitValues.PHONE,
+  address: LimitValues.ADDRESS,
+  network: LimitValues.NETWORK,
+  prefix: LimitValues.PREFIX,
+  client: LimitValues.CLIENT,
+} as const;
+
+/** The name of a limit on codes in the JSON format of the message. */
+export function codesLimitName(limit: keyof typeof codesLimits): string {
+  const value = CodesLimitSchema.value[codesLimits[limit]];
+  if (!value) throw new Error(`events.proto has no limit ${limit}`);
+  return value.name;
 }
 
 /** Why an authorization ended. */

@@ -13,6 +13,7 @@ import {
   type Stated,
 } from "../platform/openapi/handlers.ts";
 import { type Authenticator, type Caller, requireIntrospection } from "./clients/authenticate-client.ts";
+import type { Codes } from "./codes/codes.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
 import type { GenerateTokens } from "./grants/generate-tokens.ts";
 import type { Identities } from "./identities/identities.ts";
@@ -34,12 +35,17 @@ interface Dependencies {
   readonly revoke: Revoke;
   readonly keys: KeyStore;
   readonly metadata: Stated<Schemas["ServerMetadata"]>;
+  /** Undefined: there are no codes of our own. */
+  readonly codes: Codes | undefined;
 }
 
 /** The document bound to its handlers. */
 export function authHttp(
   dependencies: Dependencies,
-  binding: Pick<Binding<operations, Caller>, "document" | "logger" | "observer" | "validateResponses">,
+  binding: Pick<
+    Binding<operations, Caller>,
+    "document" | "logger" | "observer" | "validateResponses" | "callerAddress"
+  >,
 ): BoundContract {
   return bindContract<operations, Caller>({
     ...binding,

@@ -3,6 +3,7 @@
  * processes may run the janitor at the same time.
  */
 import { type SQL, sql } from "drizzle-orm";
+import type { PgTable } from "drizzle-orm/pg-core";
 import { type JanitorStep, type RoundOptions, runRound, startRounds } from "../platform/base/janitor.ts";
 import { every, type Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
@@ -11,6 +12,7 @@ import { names } from "../platform/database/sql/readers.ts";
 import { isAmong } from "../platform/database/sql/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
+import { challengeSessions, openBreakers, sentCodes } from "./codes-schema.ts";
 import { surelyNow } from "./running-time.ts";
 import { attempts, authorizations, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
@@ -29,6 +31,9 @@ export const janitorKinds = [
   "revoked_access_tokens",
   "redeemed_otp_proofs",
   "attempts",
+  "challenge_sessions",
+  "sent_codes",
+  "open_breakers",
   "replaced_tokens",
   "rotation_batches",
   "identity_endings",
@@ -53,9 +58,15 @@ const authorization = names(authorizations);
 const revoked = names(revokedAccessTokens);
 const proof = names(redeemedOtpProofs);
 const attempt = names(attempts);
+const session = names(challengeSessions);
+const sent = names(sentCodes);
+const breaker = names(openBreakers);
 
 // Selected, so that it is one moment for all rows, and an index can be used.
 const now = sql`(select clock_timestamp())`;
+// What may still refer to a session, such as its authorization code, expires within a minute after it.
+const anHourAgo = sql`(select clock_timestamp() - interval '1 hour')`;
+const aDayAgo = sql`(select clock_timestamp() - interval '1 day')`;
 const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round: to wait for them could end in a deadlock.
 const batch = sql`${limit} for update skip locked`;
@@ -73,7 +84,7 @@ const revokedLongAgo = (which: SQL) => sql`
   order by ${revoked.expiresAt} ${batch}`;
 
 /** Deletes a batch of the rows whose time is over, by their keys. */
-const deleteUpTo = (table: typeof redeemedOtpProofs | typeof attempts, key: SQL, time: SQL, end: SQL) => {
+const deleteUpTo = (table: PgTable, key: SQL, time: SQL, end: SQL) => {
   const chosen = sql`select ${key} from ${table} where ${time} <= ${end} order by ${time} ${batch}`;
   return sql`delete from ${table} where ${isAmong(key, chosen)} returning 1 as one`;
 };
@@ -116,6 +127,22 @@ const stepsOf = (db: Database): readonly Step[] => [
   ),
   remove(db, "redeemed_otp_proofs", deleteUpTo(redeemedOtpProofs, proof.proofHash, proof.expiresAt, longAgo)),
   remove(db, "attempts", deleteUpTo(attempts, attempt.key, attempt.expire, now)),
+  remove(
+    db,
+    "challenge_sessions",
+    deleteUpTo(challengeSessions, session.sessionHash, session.expiresAt, anHourAgo),
+  ),
+  remove(db, "sent_codes", deleteUpTo(sentCodes, sent.id, sent.sentAt, aDayAgo)),
+  // Of prefixes that have had no code for a day.
+  remove(
+    db,
+    "open_breakers",
+    sql`
+      delete from ${openBreakers}
+      where ${breaker.openedAt} < ${aDayAgo}
+        and not exists (select from ${sentCodes} where ${sent.prefix} = ${openBreakers.prefix})
+      returning 1 as one`,
+  ),
   {
     kinds: ["replaced_tokens", "rotation_batches"],
     run: (run) => removeReplacedTokens(db, run),

@@ -10,6 +10,7 @@ import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { createOtherLeases } from "../platform/database/standbys/other-leases.ts";
 import { createStandbys } from "../platform/database/standbys/standbys.ts";
+import type { CallerAddress } from "../platform/door/caller-address.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
 import { openServiceEvents } from "../platform/messaging/service-events.ts";
 import { logEvents, type Subscriber } from "../platform/messaging/subscribers.ts";
@@ -22,6 +23,7 @@ import { grantTypes } from "./client-settings.ts";
 import { createAuthenticator, VerifiedSecrets } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
+import { createBuiltInVerifier } from "./codes/built-in-verifier.ts";
 import { AuthEvents, authEventStream } from "./events.ts";
 import { createGenerateTokens, tokenOutcomes } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
@@ -76,7 +78,12 @@ export interface AuthService {
 }
 
 /** The types of events that an operator should look at. */
-const loggedAsWarnings = [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type];
+const loggedAsWarnings = [
+  AuthEvents.authorizationReuseDetected.type,
+  AuthEvents.accountLocked.type,
+  AuthEvents.codesLimitReached.type,
+  AuthEvents.codesBreakerOpened.type,
+];
 
 /** The types of events after which a token is no longer active. */
 const endings: ReadonlySet<string> = new Set([
@@ -97,6 +104,8 @@ interface Dependencies {
   /** Whether every response is validated against the document; in tests and development. */
   readonly validateResponses: boolean;
   readonly clock?: Clock;
+  /** Unless given, a caller's address is that of its connection. */
+  readonly callerAddress?: CallerAddress;
   /** Subscribers of the service's events, which get each event before it is logged; none unless given. */
   readonly subscribers?: readonly Subscriber[];
 }
@@ -136,10 +145,28 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   });
   const parts = { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing };
   const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, parts);
+  const codes =
+    settings.codes && createBuiltInVerifier({ settings: settings.codes, db, issuer, metrics, logger });
   const metadata = serverMetadata(issuer, settings.clients);
   const http = authHttp(
-    { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata },
-    { document, logger, observer: metrics.http, validateResponses },
+    {
+      authenticator,
+      identities,
+      guessing,
+      generateTokens,
+      introspect,
+      revoke,
+      keys,
+      metadata,
+      codes: undefined,
+    },
+    {
+      document,
+      logger,
+      observer: metrics.http,
+      validateResponses,
+      callerAddress: dependencies.callerAddress,
+    },
   );
   const events = await openAuthEvents(dependencies, database, confirmed);
   const { broker } = events;
@@ -176,6 +203,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     },
     async stop() {
       await Promise.all([rotations.stop(), ...workers.map((worker) => worker.stop())]);
+      await codes?.stop();
       await Promise.all([broker?.close(), cache?.close()]);
       await database.close();
     },

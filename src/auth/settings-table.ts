@@ -4,6 +4,7 @@ import { integer, oneOf, plainText, sharedApiKey } from "../platform/settings/ki
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { baseUrl, confidential, issuerUrl } from "../platform/settings/urls.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
+import { codesTable } from "./codes-settings.ts";
 import { keyId, otpPublicKeys, publishedKeys, signingPrivateKey, signingPublicKey } from "./key-settings.ts";
 
 /** The path of the built-in OTP verifier, which this server has in development mode. */
@@ -119,6 +120,7 @@ export const authTable = {
     development: `<http://HOST:SERVER_PORT>${builtInVerifierPath}`,
     example: "https://otp.internal",
   },
+  ...codesTable,
   JANITOR_INTERVAL_SECONDS: {
     description: "How many seconds pass between removals of what has expired.",
     kind: integer(1, 86_400),

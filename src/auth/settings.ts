@@ -14,6 +14,7 @@ import {
 } from "../platform/settings/settings.ts";
 import { isLoopback } from "../platform/settings/urls.ts";
 import { developmentClients } from "./client-settings.ts";
+import { codesProblems, codesSettings } from "./codes-settings.ts";
 import { isKeyPair } from "./key-settings.ts";
 import { authTable, builtInVerifierPath } from "./settings-table.ts";
 
@@ -51,6 +52,7 @@ export function resolveAuthSettings(
     ...cache.problems,
     ...table.problems,
     ...crossChecks(table, server),
+    ...codesProblems(table, environment),
   ];
   const settings = table.value;
   if (database.value === undefined || settings === undefined) return { value: undefined, problems };
@@ -97,6 +99,8 @@ export function resolveAuthSettings(
       /** Whether `verifierUrl` is that of the verifier built into this server; never in production. */
       builtIn: environment === "development" && verifierUrl !== undefined && isBuiltIn(verifierUrl, server),
     },
+    /** Undefined: this service sends no codes. */
+    codes: codesSettings(settings, environment),
     janitorIntervalSeconds: settings.JANITOR_INTERVAL_SECONDS,
   };
   return { value, problems };

@@ -29,6 +29,9 @@ const tables = [
   "revoked_access_tokens",
   "redeemed_otp_proofs",
   "attempts",
+  "challenge_sessions",
+  "sent_codes",
+  "open_breakers",
   "outbox",
   "clients",
 ];

@@ -19,6 +19,12 @@ const unneeded: readonly [string, SQL][] = [
   ["revoked_access_tokens", sql`gen_random_uuid() || '.' || n, ${longAgo}`],
   ["redeemed_otp_proofs", sql`sha256(n::text::bytea), ${longAgo}`],
   ["attempts", sql`'key-' || n, 1, ${longAgo}`],
+  ["sent_codes", sql`gen_random_uuid(), '+1202555', ${longAgo}, false`],
+  [
+    "challenge_sessions",
+    sql`sha256(n::text::bytea), '+12025550100', 'app', null, 'challenge', 'thumbprint', null, 0, true, '\\x00',
+      ${longAgo}, gen_random_uuid(), ${longAgo}, 1, 0, ${longAgo}, ${longAgo}`,
+  ],
   ["rotation_batches", sql`gen_random_uuid(), ${longAgo}`],
   ["identity_endings", sql`'user-' || n, n, 'PASSWORD_CHANGED', ${longAgo}, '', '', ${longAgo}`],
 ];

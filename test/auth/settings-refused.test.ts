@@ -169,6 +169,27 @@ test.each([
   await readAuth(withGrants(others));
 });
 
+test.each([
+  [{}, ["OTP_SENDER is missing", "OTP_REGIONS is missing"]],
+  [{ OTP_SENDER: "log", OTP_REGIONS: "DE" }, ["OTP_SENDER must be webhook or twilio in production"]],
+  [
+    { OTP_SENDER: "webhook", OTP_REGIONS: "DE,XX", OTP_WEBHOOK_SECRET: "whsec_short" },
+    ["OTP_REGIONS [1] must be", "OTP_WEBHOOK_SECRET must be whsec_", "OTP_WEBHOOK_URL is missing"],
+  ],
+  [
+    { OTP_SENDER: "twilio", OTP_REGIONS: "DE", TWILIO_FROM: "+4915112345678" },
+    ["TWILIO_ACCOUNT_SID is missing", "TWILIO_AUTH_TOKEN is missing"],
+  ],
+  [
+    { OTP_SENDER: "webhook", OTP_REGIONS: "DE", OTP_WEBHOOK_URL: "http://sms.example.com", OTP_TEXT: "no" },
+    ["OTP_TEXT must be", "OTP_WEBHOOK_SECRET is missing", "OTP_WEBHOOK_URL must begin with https"],
+  ],
+] as const)("the built-in verifier with %o lacks something", async (settings, expected) => {
+  const lines = await problemLines(() => readAuth(production({ OTP_VERIFIER: "builtin", ...settings })));
+  expect(lines).toHaveLength(expected.length);
+  for (const one of expected) expect(lines.join()).toContain(one);
+});
+
 test("a message holds no secret, whatever is wrong", async () => {
   const secret = "hunter2-hunter2-hunter2";
   const wrong = {
@@ -180,6 +201,8 @@ test("a message holds no secret, whatever is wrong", async () => {
     RSA_PUBLIC_KEY: `-----BEGIN PUBLIC KEY-----\n${secret}\n-----END PUBLIC KEY-----`,
     RSA_PUBLISHED_KEYS: `{"keys":[{"kty":"oct","k":"${secret}"}, ${secret}`,
     OTP_VERIFICATION_TOKEN_PUBLIC_KEY: pemOf(rsaKeys().privateKey),
+    OTP_WEBHOOK_SECRET: secret,
+    TWILIO_AUTH_TOKEN: `${secret} `,
     TLS_KEY: secret,
   };
   const problems = await problemsOf(() => readAll(production(wrong)));

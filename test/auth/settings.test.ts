@@ -41,6 +41,14 @@ describe("development", () => {
         verifierUrl: "http://127.0.0.1:8080/otp-verifier",
         builtIn: true,
       },
+      codes: {
+        sender: { kind: "log" },
+        text: "Your code is {code}. Never share it.",
+        resendSeconds: 60,
+        limits: {
+          ...{ session: 3, phone_network: 5, phone: 10, address: 60, network: 120, prefix: 60, client: 1000 },
+        },
+      },
       janitorIntervalSeconds: 60,
     });
     expect(clients).toEqual([

@@ -12,6 +12,7 @@ import { asServiceError, ErrorKinds, logMessage, ServiceError } from "../base/er
 import type { HttpObserver } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
+import { type CallerAddress, createCallerAddress } from "../door/caller-address.ts";
 import type { Route } from "../door/door.ts";
 import type { NodeRequest } from "../door/responses.ts";
 import {
@@ -52,6 +53,8 @@ export interface Binding<Operations, Caller> {
   readonly observer: HttpObserver;
   /** Check every response against the document; in tests and development. */
   readonly validateResponses: boolean;
+  /** Unless given, no proxy is trusted to name the caller. */
+  readonly callerAddress?: CallerAddress | undefined;
 }
 
 /** A context with Node's own request and response, which @hono/node-server adds. */
@@ -189,6 +192,7 @@ function bindOperation<O, Caller>(
   handler: AnyHandler<Caller>,
 ): Respond {
   const { logger, observer, service, validateResponses } = binding;
+  const { callerAddress = createCallerAddress([]) } = binding;
   const responses = responsesOf(operation);
   const securityHandlers = securityOf(binding, operation);
   const isProtected = securityHandlers.length > 0 && !operation.isSecurityOptional;
@@ -216,9 +220,10 @@ function bindOperation<O, Caller>(
   ): Promise<Success> {
     // HTTP/2 permits any case, and Hono routes by upper case.
     const method = (incoming.method ?? "GET").toUpperCase();
+    const address = () => callerAddress(incoming, header);
     let caller: Caller | undefined;
     for (const identify of securityHandlers) {
-      const found = identify({ context, method, header });
+      const found = identify({ context, method, header, address });
       caller = isPending(found) ? await withRequestTimeout(found) : found;
       if (caller !== undefined) break;
     }
@@ -229,7 +234,7 @@ function bindOperation<O, Caller>(
     const parameters = readParameters(url, header);
     const requestBody = operation.bodyTypes && (await readBody(header, incoming, operation));
     if (identifyByBody) {
-      const found = identifyByBody(requestBody, { context, method, header, caller });
+      const found = identifyByBody(requestBody, { context, method, header, address, caller });
       caller = isPending(found) ? await withRequestTimeout(found) : found;
     }
     const values = requestBody === undefined ? parameters : { ...parameters, requestBody };
@@ -238,7 +243,7 @@ function bindOperation<O, Caller>(
     const { path, query } = parameters;
     // Without `await`, returning the promise costs two more turns of the microtask queue.
     return await withRequestTimeout(
-      handler({ path, query, body: requestBody }, { context, method, header, caller }),
+      handler({ path, query, body: requestBody }, { context, method, header, address, caller }),
     );
   }
 

@@ -96,6 +96,8 @@ export interface Call<Caller> {
   /** Set on every operation that the document protects, unless it lists no scheme (`{}`) as an alternative. */
   readonly caller: Caller | undefined;
   readonly header: HeaderReader;
+  /** The caller's address, by {@link CallerAddress}. */
+  readonly address: () => string | undefined;
 }
 
 export type Handlers<Operations, Caller> = {

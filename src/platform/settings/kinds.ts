@@ -130,6 +130,14 @@ export const host = checked(
   (text) => isIP(text) !== 0 || (/^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/i.test(text) && text.length < 254),
 );
 
+/** An address, or a network in CIDR notation. */
+export const network = checked("an address or a network in CIDR notation", (text) => {
+  const [address = "", prefix, ...rest] = text.split("/");
+  const family = isIP(address);
+  const bits = family === 6 ? 128 : 32;
+  return family !== 0 && rest.length === 0 && (prefix === undefined || v.is(integer(0, bits), prefix));
+});
+
 export interface HostAndPort {
   readonly host: string;
   readonly port: number | undefined;

@@ -13,6 +13,7 @@ import {
   listenPort,
   listOf,
   must,
+  network,
   oneOf,
   plainText,
   yesNo,
@@ -120,6 +121,12 @@ export const serverTable = {
     kind: listOf(origin, "a comma-separated list of origins"),
     example: "https://app.example.com,https://admin.example.com",
   },
+  TRUSTED_PROXIES: {
+    description:
+      "The networks of the proxies in front, in CIDR notation: from them, `X-Forwarded-For` says who calls. Without it the caller of every request is the proxy, and one limit holds for all.",
+    kind: listOf(network, "a comma-separated list of addresses or networks in CIDR notation"),
+    example: "10.0.0.0/8,fd00::/8",
+  },
   LOGGING_LEVEL: {
     description: "The least severe log lines to write.",
     kind: oneOf(logLevels),
@@ -213,6 +220,8 @@ export function resolveServerSettings(env: EnvironmentVariables) {
     rereadTls:
       reading.isRereadable("TLS_CERT") && reading.isRereadable("TLS_KEY") ? () => rereadTls(env) : undefined,
     corsOrigins: settings.CORS_ORIGINS ?? [],
+    /** In CIDR notation. */
+    trustedProxies: settings.TRUSTED_PROXIES ?? [],
     logLevel: settings.ENABLE_DEBUG && logLevel !== "trace" ? "debug" : logLevel,
     eventLog: settings.EVENT_LOG,
     shutdownDelaySeconds: settings.SHUTDOWN_DELAY_SECONDS,

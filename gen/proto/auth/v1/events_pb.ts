@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file auth/v1/events.proto.
  */
 export const file_auth_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIkoKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBmNhbGxlchgDIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiggEKGkF1dGhvcml6YXRpb25SZXVzZURldGVjdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkSDgoGY2FsbGVyGAUgASgJIqcBChRBdXRob3JpemF0aW9uUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRIpCgZyZWFzb24YBCABKA4yGS5hdXRoLnYxLlJldm9jYXRpb25SZWFzb24SEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkigQEKDFRva2VuUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRILCgNqdGkYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkiWwoNQXR0ZW1wdEZhaWxlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQiWwoNQWNjb3VudExvY2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQqXQoLQXR0ZW1wdEtpbmQSHAoYQVRURU1QVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQVRURU1QVF9LSU5EX1BBU1NXT1JEEAESFQoRQVRURU1QVF9LSU5EX0NPREUQAirnAQoQUmV2b2NhdGlvblJlYXNvbhIhCh1SRVZPQ0FUSU9OX1JFQVNPTl9VTlNQRUNJRklFRBAAEhwKGFJFVk9DQVRJT05fUkVBU09OX0NMSUVOVBABEhsKF1JFVk9DQVRJT05fUkVBU09OX1JFVVNFEAISJgoiUkVWT0NBVElPTl9SRUFTT05fSURFTlRJVFlfREVMRVRFRBADEiYKIlJFVk9DQVRJT05fUkVBU09OX1BBU1NXT1JEX0NIQU5HRUQQBBIlCiFSRVZPQ0FUSU9OX1JFQVNPTl9DTElFTlRfRElTQUJMRUQQBUJJChBnYXRlcG9zdC5hdXRoLnYxUAFaF2dhdGVwb3N0L2F1dGgvdjE7YXV0aHYxqgIQR2F0ZXBvc3QuQXV0aC5WMboCBkdQQXV0aGIGcHJvdG8z");
+  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIkoKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBmNhbGxlchgDIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiggEKGkF1dGhvcml6YXRpb25SZXVzZURldGVjdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkSDgoGY2FsbGVyGAUgASgJIqcBChRBdXRob3JpemF0aW9uUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRIpCgZyZWFzb24YBCABKA4yGS5hdXRoLnYxLlJldm9jYXRpb25SZWFzb24SEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkigQEKDFRva2VuUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRILCgNqdGkYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkiWwoNQXR0ZW1wdEZhaWxlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQiWwoNQWNjb3VudExvY2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQiWgoRQ29kZXNMaW1pdFJlYWNoZWQSDgoGcHJlZml4GAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRIiCgVsaW1pdBgDIAEoDjITLmF1dGgudjEuQ29kZXNMaW1pdCIkChJDb2Rlc0JyZWFrZXJPcGVuZWQSDgoGcHJlZml4GAEgASgJIiQKEkNvZGVzQnJlYWtlckNsb3NlZBIOCgZwcmVmaXgYASABKAkq+gEKCkNvZGVzTGltaXQSGwoXQ09ERVNfTElNSVRfVU5TUEVDSUZJRUQQABIXChNDT0RFU19MSU1JVF9TRVNTSU9OEAESHgoaQ09ERVNfTElNSVRfUEhPTkVfSU5URVJWQUwQAhIdChlDT0RFU19MSU1JVF9QSE9ORV9ORVRXT1JLEAMSFQoRQ09ERVNfTElNSVRfUEhPTkUQBBIXChNDT0RFU19MSU1JVF9BRERSRVNTEAUSFwoTQ09ERVNfTElNSVRfTkVUV09SSxAGEhYKEkNPREVTX0xJTUlUX1BSRUZJWBAHEhYKEkNPREVTX0xJTUlUX0NMSUVOVBAIKl0KC0F0dGVtcHRLaW5kEhwKGEFUVEVNUFRfS0lORF9VTlNQRUNJRklFRBAAEhkKFUFUVEVNUFRfS0lORF9QQVNTV09SRBABEhUKEUFUVEVNUFRfS0lORF9DT0RFEAIq5wEKEFJldm9jYXRpb25SZWFzb24SIQodUkVWT0NBVElPTl9SRUFTT05fVU5TUEVDSUZJRUQQABIcChhSRVZPQ0FUSU9OX1JFQVNPTl9DTElFTlQQARIbChdSRVZPQ0FUSU9OX1JFQVNPTl9SRVVTRRACEiYKIlJFVk9DQVRJT05fUkVBU09OX0lERU5USVRZX0RFTEVURUQQAxImCiJSRVZPQ0FUSU9OX1JFQVNPTl9QQVNTV09SRF9DSEFOR0VEEAQSJQohUkVWT0NBVElPTl9SRUFTT05fQ0xJRU5UX0RJU0FCTEVEEAVCSQoQZ2F0ZXBvc3QuYXV0aC52MVABWhdnYXRlcG9zdC9hdXRoL3YxO2F1dGh2MaoCEEdhdGVwb3N0LkF1dGguVjG6AgZHUEF1dGhiBnByb3RvMw");
 
 /**
  * IdentityCreated: `auth.identity.created.v1`.
@@ -418,6 +418,170 @@ export const AccountLockedSchema: GenMessage<AccountLocked> = /*@__PURE__*/
   messageDesc(file_auth_v1_events, 9);
 
 /**
+ * CodesLimitReached: `auth.codes.limit_reached.v1`. A limit on sending one-time
+ * codes has refused one: the first in the window of the limit.
+ *
+ * @generated from message auth.v1.CodesLimitReached
+ */
+export type CodesLimitReached = Message<"auth.v1.CodesLimitReached"> & {
+  /**
+   * The prefix of the number, which is without its last four digits.
+   *
+   * @generated from field: string prefix = 1;
+   */
+  prefix: string;
+
+  /**
+   * Client that asked for the code.
+   *
+   * @generated from field: string client_id = 2;
+   */
+  clientId: string;
+
+  /**
+   * Which limit.
+   *
+   * @generated from field: auth.v1.CodesLimit limit = 3;
+   */
+  limit: CodesLimit;
+};
+
+/**
+ * Describes the message auth.v1.CodesLimitReached.
+ * Use `create(CodesLimitReachedSchema)` to create a new message.
+ */
+export const CodesLimitReachedSchema: GenMessage<CodesLimitReached> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 10);
+
+/**
+ * CodesBreakerOpened: `auth.codes.breaker_opened.v1`. Of the last fifty codes to
+ * numbers with this prefix fewer than ten were used, so they get no more for ten
+ * minutes, and then one in ten.
+ *
+ * @generated from message auth.v1.CodesBreakerOpened
+ */
+export type CodesBreakerOpened = Message<"auth.v1.CodesBreakerOpened"> & {
+  /**
+   * The prefix of the numbers, which is without their last four digits.
+   *
+   * @generated from field: string prefix = 1;
+   */
+  prefix: string;
+};
+
+/**
+ * Describes the message auth.v1.CodesBreakerOpened.
+ * Use `create(CodesBreakerOpenedSchema)` to create a new message.
+ */
+export const CodesBreakerOpenedSchema: GenMessage<CodesBreakerOpened> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 11);
+
+/**
+ * CodesBreakerClosed: `auth.codes.breaker_closed.v1`. Numbers with this prefix
+ * get codes again.
+ *
+ * @generated from message auth.v1.CodesBreakerClosed
+ */
+export type CodesBreakerClosed = Message<"auth.v1.CodesBreakerClosed"> & {
+  /**
+   * The prefix of the numbers, which is without their last four digits.
+   *
+   * @generated from field: string prefix = 1;
+   */
+  prefix: string;
+};
+
+/**
+ * Describes the message auth.v1.CodesBreakerClosed.
+ * Use `create(CodesBreakerClosedSchema)` to create a new message.
+ */
+export const CodesBreakerClosedSchema: GenMessage<CodesBreakerClosed> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 12);
+
+/**
+ * CodesLimit says which limit on sending one-time codes was reached.
+ *
+ * @generated from enum auth.v1.CodesLimit
+ */
+export const CodesLimit = {
+  /**
+   * Not set.
+   *
+   * @generated from enum value: CODES_LIMIT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Of one session: too soon, or too many.
+   *
+   * @generated from enum value: CODES_LIMIT_SESSION = 1;
+   */
+  SESSION: 1,
+
+  /**
+   * Of one phone: too soon after the code before.
+   *
+   * @generated from enum value: CODES_LIMIT_PHONE_INTERVAL = 2;
+   */
+  PHONE_INTERVAL: 2,
+
+  /**
+   * Of one phone, from one network.
+   *
+   * @generated from enum value: CODES_LIMIT_PHONE_NETWORK = 3;
+   */
+  PHONE_NETWORK: 3,
+
+  /**
+   * Of one phone.
+   *
+   * @generated from enum value: CODES_LIMIT_PHONE = 4;
+   */
+  PHONE: 4,
+
+  /**
+   * Of one address.
+   *
+   * @generated from enum value: CODES_LIMIT_ADDRESS = 5;
+   */
+  ADDRESS: 5,
+
+  /**
+   * Of one /64 of IPv6.
+   *
+   * @generated from enum value: CODES_LIMIT_NETWORK = 6;
+   */
+  NETWORK: 6,
+
+  /**
+   * Of the numbers with one prefix.
+   *
+   * @generated from enum value: CODES_LIMIT_PREFIX = 7;
+   */
+  PREFIX: 7,
+
+  /**
+   * Of one client.
+   *
+   * @generated from enum value: CODES_LIMIT_CLIENT = 8;
+   */
+  CLIENT: 8,
+} as const;
+
+/**
+ * CodesLimit says which limit on sending one-time codes was reached.
+ *
+ * @generated from enum auth.v1.CodesLimit
+ */
+export type CodesLimit = (typeof CodesLimit)[keyof typeof CodesLimit] | UnknownEnum;
+
+/**
+ * Describes the enum auth.v1.CodesLimit.
+ */
+export const CodesLimitSchema: GenEnum<CodesLimit> = /*@__PURE__*/
+  enumDesc(file_auth_v1_events, 0);
+
+/**
  * AttemptKind says what was guessed.
  *
  * @generated from enum auth.v1.AttemptKind
@@ -456,7 +620,7 @@ export type AttemptKind = (typeof AttemptKind)[keyof typeof AttemptKind] | Unkno
  * Describes the enum auth.v1.AttemptKind.
  */
 export const AttemptKindSchema: GenEnum<AttemptKind> = /*@__PURE__*/
-  enumDesc(file_auth_v1_events, 0);
+  enumDesc(file_auth_v1_events, 1);
 
 /**
  * RevocationReason says why an authorization ended.
@@ -518,5 +682,5 @@ export type RevocationReason = (typeof RevocationReason)[keyof typeof Revocation
  * Describes the enum auth.v1.RevocationReason.
  */
 export const RevocationReasonSchema: GenEnum<RevocationReason> = /*@__PURE__*/
-  enumDesc(file_auth_v1_events, 1);
+  enumDesc(file_auth_v1_events, 2);
 

@@ -1,0 +1,93 @@
+import { sql } from "drizzle-orm";
+import type { Database } from "../../platform/database/database.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
+import type { Metrics } from "../../platform/observability/metrics.ts";
+import { AuthEvents, codesLimitName, recordCodesEvent } from "../events.ts";
+import type { AttemptCounters } from "../limits/attempt-counters.ts";
+import { prefixOf } from "./numbers.ts";
+
+/** The limits on sending, by the names that metrics have for them. */
+const codeLimits = [
+  ...["session", "phone_interval", "phone_network", "phone"],
+  ...["address", "network", "prefix", "client"],
+] as const;
+export type CodeLimit = (typeof codeLimits)[number];
+
+const outcomes = ["sent", "refused", "unknown"] as const;
+const checks = ["right", "wrong", "invalid"] as const;
+
+/** A code that a limit has refused. */
+interface LimitedCode {
+  readonly limit: CodeLimit;
+  /** Whose limit it is, such as the address; never written down as it is. */
+  readonly subject: string;
+  /** Seconds until it is asked for with success. */
+  readonly waitSeconds: number;
+  readonly phone: string;
+  readonly clientId: string;
+}
+
+/** Counts what becomes of codes, and writes the events of limits and breakers. */
+export interface CodeObserver {
+  denied(): void;
+  /** Writes an event too, of the first refusal of the window alone: nobody can fill the outbox with refusals. */
+  limited(code: LimitedCode): Promise<void>;
+  /** A breaker that is open has refused a code. */
+  stopped(): void;
+  breaker(change: "opened" | "closed"): void;
+  message(outcome: (typeof outcomes)[number]): void;
+  checked(result: (typeof checks)[number]): void;
+}
+
+interface Dependencies {
+  readonly db: Database;
+  readonly counters: AttemptCounters;
+  readonly metrics: Metrics;
+  readonly logger: Logger;
+}
+
+export function createCodeObserver({ db, counters, metrics, logger }: Dependencies): CodeObserver {
+  const refusals = metrics.counter(
+    "gatepost_codes_refused_total",
+    "One-time codes that were asked for and not sent: by a limit, a breaker, or as the number gets none.",
+    { reason: ["number", "breaker", ...codeLimits] },
+  );
+  const breakers = metrics.counter(
+    "gatepost_codes_breakers_total",
+    "Breakers of number prefixes that opened, as hardly anybody used the codes, and that closed again.",
+    { change: ["opened", "closed"] },
+  );
+  const messages = metrics.counter(
+    "gatepost_codes_messages_total",
+    "Messages with one-time codes, by what became of handing them over.",
+    { outcome: outcomes },
+  );
+  const tries = metrics.counter("gatepost_codes_checked_total", "One-time codes that were presented.", {
+    result: checks,
+  });
+
+  async function recordFirst({ limit, subject, waitSeconds, phone, clientId }: LimitedCode): Promise<void> {
+    const rule = { name: `code_${limit}_told`, failures: 1, windowSeconds: Math.ceil(waitSeconds) };
+    if (!(await counters.count({ rule, subject }))) return;
+    const fields = {
+      prefix: sql`${prefixOf(phone)}::text`,
+      clientId: sql`${clientId}::text`,
+      limit: sql`${codesLimitName(limit)}::text`,
+    };
+    await db.execute(recordCodesEvent(AuthEvents.codesLimitReached, fields));
+  }
+
+  return {
+    denied: () => refusals.inc({ reason: "number" }),
+    async limited(code) {
+      refusals.inc({ reason: code.limit });
+      await recordFirst(code).catch((err) =>
+        logger.warn({ err }, "The event of a limit could not be written"),
+      );
+    },
+    stopped: () => refusals.inc({ reason: "breaker" }),
+    breaker: (change) => breakers.inc({ change }),
+    message: (outcome) => messages.inc({ outcome }),
+    checked: (result) => tries.inc({ result }),
+  };
+}

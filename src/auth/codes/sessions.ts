@@ -1,0 +1,206 @@
+/** The sessions of a challenge, as rows. Every decision about one is one statement, by the database's clock. */
+import { createHash, createHmac, randomUUID } from "node:crypto";
+import { type SQL, sql } from "drizzle-orm";
+import { randomBytes } from "../../platform/crypto/random.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { boolean, integer, names } from "../../platform/database/sql/readers.ts";
+import { computed, onlyRow, rows, selection } from "../../platform/database/sql/statements.ts";
+import { challengeSessions, sentCodes } from "../codes-schema.ts";
+import type { CodesSettings } from "../codes-settings.ts";
+import { prefixOf } from "./numbers.ts";
+
+/** Seconds that a code is valid. */
+export const codeSeconds = 300;
+const sessionSeconds = 600;
+/** Wrong codes that end a session. */
+const maxWrongTries = 5;
+
+/** What is fixed as a challenge begins. */
+export interface Challenge {
+  /** Canonical E.164. */
+  readonly phone: string;
+  readonly clientId: string;
+  /** As the client has asked for them. */
+  readonly scopes: readonly string[] | undefined;
+  /** PKCE, S256 (RFC 7636). */
+  readonly codeChallenge: string;
+  /** SHA-256 thumbprint of the client's key (RFC 7638), as base64url. */
+  readonly keyThumbprint: string;
+  /** Who has the phone, and the latest ending of that identity (0: none); undefined: nobody. */
+  readonly identity: { readonly id: string; readonly generation: number } | undefined;
+  /** Whether the phone gets its codes: somebody has it, or the client may sign up who has it. */
+  readonly isSent: boolean;
+}
+
+/** Whose session it is. With another client or key it is an invalid one. */
+export interface PresentedSession {
+  readonly authSession: string;
+  readonly clientId: string;
+  readonly keyThumbprint: string;
+}
+
+/** A session as its client sees it. */
+export interface SessionState {
+  readonly authSession: string;
+  readonly expiresInSeconds: number;
+  /** When another code may be asked for; once no more are left, when the session has expired. */
+  readonly resendAfterSeconds: number;
+}
+
+/** A session that is valid, before a further code is made. */
+interface FoundSession extends SessionState {
+  readonly phone: string;
+  readonly isSent: boolean;
+}
+
+interface CheckedCode {
+  readonly isRight: boolean;
+  /** Whether it was the last code that the session takes. */
+  readonly isLast: boolean;
+  readonly session: SessionState;
+}
+
+export interface Sessions {
+  /** @param code right for the session, if its phone gets it */
+  insert(challenge: Challenge, code: string): Promise<SessionState>;
+  find(presented: PresentedSession): Promise<FoundSession | undefined>;
+  /** Replaces the code. @returns undefined if it is too early, or the session is not valid any more */
+  renew(presented: PresentedSession, found: FoundSession, code: string): Promise<SessionState | undefined>;
+  /** Compares a code, and counts it if it is wrong. @returns undefined if the session is not valid */
+  check(presented: PresentedSession, code: string): Promise<CheckedCode | undefined>;
+}
+
+const session = names(challengeSessions);
+const sent = names(sentCodes);
+
+/** Whole seconds until a moment, by which it has come. A stored moment may be rounded up by half a millisecond. */
+const secondsUntil = (moment: SQL) =>
+  computed(integer, sql`greatest(ceil(extract(epoch from ${moment} - now()) - 0.001), 0)::int`);
+
+const state = {
+  expiresInSeconds: secondsUntil(session.expiresAt),
+  resendAfterSeconds: secondsUntil(session.resendAt),
+};
+const begun = selection(state);
+const found = selection({ ...state, phone: session.phone, isSent: session.isSent });
+const checked = selection({
+  ...state,
+  isRight: computed(boolean, sql`is_right`),
+  isLast: computed(boolean, sql`${session.wrongTries} >= ${sql.raw(String(maxWrongTries))}`),
+});
+
+/** The name of a session in its row. */
+export function sessionHashOf(authSession: string): Buffer {
+  return createHash("sha256").update(authSession).digest();
+}
+
+/** A code as it is stored: who reads the database has not the key, and so cannot try out a million codes. */
+function macOf(authSession: string, code: string): Buffer {
+  return createHmac("sha256", authSession).update(code).digest();
+}
+
+const seconds = (count: number): SQL => sql`${count}::int * interval '1 second'`;
+
+const isValid = ({ authSession, clientId, keyThumbprint }: PresentedSession): SQL => sql`
+  ${session.sessionHash} = ${sessionHashOf(authSession)} and ${session.clientId} = ${clientId}
+    and ${session.keyThumbprint} = ${keyThumbprint} and ${session.expiresAt} > now()
+    and ${session.exchangedAt} is null and ${session.wrongTries} < ${maxWrongTries}::int`;
+
+export function createSessions(
+  db: Database,
+  { limits, resendSeconds }: Pick<CodesSettings, "limits" | "resendSeconds">,
+): Sessions {
+  /** When a further code may be asked for, after so many; once there are no more, the session has expired by then. */
+  const resendAt = (codesMade: SQL, expiresAt: SQL): SQL => sql`
+    case when ${codesMade} < ${limits.session}::int then least(now() + ${seconds(resendSeconds)}, ${expiresAt})
+      else ${expiresAt} end`;
+
+  return {
+    async insert({ phone, identity, ...challenge }, code) {
+      const authSession = randomBytes(32).toString("base64url");
+      const { isSent } = challenge;
+      const id = randomUUID();
+      const scopes = challenge.scopes ? arrayLiteral(challenge.scopes) : null;
+      const expiresAt = sql`now() + ${seconds(sessionSeconds)}`;
+      const row: readonly (readonly [SQL, SQL])[] = [
+        [session.sessionHash, sql`${sessionHashOf(authSession)}`],
+        [session.phone, sql`${phone}`],
+        [session.clientId, sql`${challenge.clientId}`],
+        [session.scopes, sql`${scopes}::text[]`],
+        [session.codeChallenge, sql`${challenge.codeChallenge}`],
+        [session.keyThumbprint, sql`${challenge.keyThumbprint}`],
+        [session.identityId, sql`${identity?.id ?? null}`],
+        [session.identityGeneration, sql`${identity?.generation ?? 0}::bigint`],
+        [session.isSent, sql`${isSent}`],
+        [session.otpMac, sql`${isSent ? macOf(authSession, code) : randomBytes(32)}`],
+        [session.otpExpiresAt, sql`now() + ${seconds(codeSeconds)}`],
+        [session.sentCodeId, sql`${id}::uuid`],
+        [session.resendAt, resendAt(sql`1`, expiresAt)],
+        [session.codesMade, sql`1`],
+        [session.createdAt, sql`now()`],
+        [session.expiresAt, expiresAt],
+      ];
+      const columns = sql.join(
+        row.map(([column]) => column),
+        sql`, `,
+      );
+      const values = sql.join(
+        row.map(([, value]) => value),
+        sql`, `,
+      );
+      const statement = sql`
+        with made as (${insertSent(id, phone)})
+        insert into ${challengeSessions} (${columns}) values (${values}) returning ${begun}`;
+      return { authSession, ...(await onlyRow(db, begun, statement)) };
+    },
+
+    async find(presented) {
+      const statement = sql`select ${found} from ${challengeSessions} where ${isValid(presented)}`;
+      const [row] = await rows(db, found, statement);
+      return row && { authSession: presented.authSession, ...row };
+    },
+
+    async renew(presented, { phone, isSent }, code) {
+      const { authSession } = presented;
+      const id = randomUUID();
+      const codesMade = sql`${session.codesMade} + 1`;
+      const renewed = sql`
+        update ${challengeSessions}
+        set ${session.otpMac} = ${isSent ? macOf(authSession, code) : randomBytes(32)},
+          ${session.otpExpiresAt} = now() + ${seconds(codeSeconds)}, ${session.sentCodeId} = ${id}::uuid,
+          ${session.codesMade} = ${codesMade}, ${session.resendAt} = ${resendAt(codesMade, sql`${session.expiresAt}`)}
+        where ${isValid(presented)} and ${session.resendAt} <= now()
+        returning ${begun}`;
+      const statement = sql`
+        with renewed as (${renewed}), made as (${insertSent(id, phone)} from renewed) select * from renewed`;
+      const [row] = await rows(db, begun, statement);
+      return row && { authSession, ...row };
+    },
+
+    async check(presented, code) {
+      const { authSession } = presented;
+      const isRight = sql`(${session.otpMac} = ${macOf(authSession, code)} and ${session.otpExpiresAt} > now())`;
+      const tried = sql`
+        update ${challengeSessions}
+        set ${session.wrongTries} = ${session.wrongTries} + case when ${isRight} then 0 else 1 end
+        where ${isValid(presented)}
+        returning *, ${isRight} as is_right`;
+      const used = sql`
+        update ${sentCodes} set ${sent.isUsed} = true from tried
+        where ${sent.id} = tried.${session.sentCodeId} and is_right and not ${sent.isUsed}`;
+      const statement = sql`
+        with tried as (${tried}), used as (${used}) select ${checked} from tried`;
+      const [row] = await rows(db, checked, statement);
+      if (!row) return undefined;
+      const { isRight: right, isLast, ...rest } = row;
+      return { isRight: right, isLast, session: { authSession, ...rest } };
+    },
+  };
+}
+
+/** The row by which a breaker sees the code. Also of a code that is not sent: it would tell that nobody has the phone. */
+function insertSent(id: string, phone: string): SQL {
+  return sql`
+    insert into ${sentCodes} (${sent.id}, ${sent.prefix}, ${sent.sentAt})
+    select ${id}::uuid, ${prefixOf(phone)}::text, now()`;
+}
