@@ -81,7 +81,7 @@ const handedByNone: Readonly<Record<string, string>> = {
     ...["OTP_RESEND_SECONDS", "OTP_SESSION_LIMIT", "OTP_PHONE_NETWORK_LIMIT", "OTP_PHONE_LIMIT"],
     ...["OTP_ADDRESS_LIMIT", "OTP_NETWORK_LIMIT", "OTP_PREFIX_LIMIT", "OTP_CLIENT_LIMIT"],
   ),
-  ...reasonOf("it is for tests of the service", "FCM_ENDPOINT", "TWILIO_ENDPOINT"),
+  ...reasonOf("it is for tests of the service", "FCM_ENDPOINT"),
   ...reasonOf(
     "it is for another identity provider",
     ...["IDENTITY_PROVIDER_CLIENT_ID", "IDENTITY_PROVIDER_CLIENT_SECRET"],

@@ -18,7 +18,7 @@ import type {
   SettingValues,
   TableReading,
 } from "../platform/settings/settings.ts";
-import { baseUrl, confidential, urlWithoutQuery } from "../platform/settings/urls.ts";
+import { confidential, urlWithoutQuery } from "../platform/settings/urls.ts";
 
 const senders = ["webhook", "twilio", "log"] as const;
 
@@ -97,11 +97,6 @@ export const codesTable = {
     kind: matching("a number, a name, or the SID of a messaging service", /^[\w +]{2,34}$/),
     example: "MG0123456789abcdef0123456789abcdef",
   },
-  TWILIO_ENDPOINT: {
-    description: "Where Twilio's API is reached, for tests.",
-    kind: confidential(baseUrl),
-    default: "https://api.twilio.com",
-  },
   OTP_RESEND_SECONDS: {
     description: "Seconds between two codes to a phone, and of a session.",
     kind: integer(1, 600),
@@ -171,7 +166,7 @@ function senderOf(settings: Values) {
       return { kind: "webhook", url, secrets } as const;
     case "twilio":
       if (accountSid === undefined || authToken === undefined || from === undefined) return undefined;
-      return { kind: "twilio", endpoint: settings.TWILIO_ENDPOINT, accountSid, authToken, from } as const;
+      return { kind: "twilio", accountSid, authToken, from } as const;
     default:
       return undefined;
   }

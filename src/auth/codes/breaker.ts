@@ -2,7 +2,7 @@
  * The breaker of each prefix of numbers: where hardly anybody uses the codes, somebody is paid for messages to numbers
  * that nobody reads.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { integer, names, nullable, number } from "../../platform/database/sql/readers.ts";
 import { computed, onlyRow, rowCount, selection } from "../../platform/database/sql/statements.ts";
@@ -34,7 +34,7 @@ const state = selection({
 
 interface Dependencies {
   readonly db: Database;
-  readonly observer: Pick<CodeObserver, "breaker" | "stopped">;
+  readonly observer: Pick<CodeObserver, "breaker" | "refused">;
   /** From 0 to 1. */
   readonly random: () => number;
 }
@@ -43,36 +43,24 @@ interface Dependencies {
 export type BreakerRefusal = (prefix: string) => Promise<CodeRefusal | undefined>;
 
 export function createBreakers({ db, observer, random }: Dependencies): BreakerRefusal {
-  async function open(prefix: string): Promise<void> {
-    const opened = sql`
-      insert into ${openBreakers} (${breaker.prefix}, ${breaker.openedAt}) values (${prefix}, now())
-      on conflict do nothing
-      returning ${breaker.prefix}`;
-    const fields = { prefix: breaker.prefix };
-    const record = recordCodesEvent(AuthEvents.codesBreakerOpened, fields, sql`from changed`);
-    if ((await rowCount(db, sql`with changed as (${opened}) ${record}`)) > 0) observer.breaker("opened");
-  }
-
-  async function close(prefix: string): Promise<void> {
-    const closed = sql`delete from ${openBreakers} where ${breaker.prefix} = ${prefix} returning ${breaker.prefix}`;
-    const fields = { prefix: breaker.prefix };
-    const record = recordCodesEvent(AuthEvents.codesBreakerClosed, fields, sql`from changed`);
-    if ((await rowCount(db, sql`with changed as (${closed}) ${record}`)) > 0) observer.breaker("closed");
+  /** @param changing the statement, which returns a row unless another process has done the same before */
+  async function change(to: "opened" | "closed", changing: SQL): Promise<void> {
+    if ((await rowCount(db, changing)) > 0) observer.breaker(to);
   }
 
   function refuse(seconds: number): CodeRefusal {
-    observer.stopped();
+    observer.refused("breaker");
     return limited(seconds);
   }
 
   return async (prefix) => {
     const { decided, used, openSeconds } = await onlyRow(db, state, stateOf(prefix));
     if (decided < looked || used >= leastUsed) {
-      if (openSeconds !== null) await close(prefix);
+      if (openSeconds !== null) await change("closed", closing(prefix));
       return undefined;
     }
     if (openSeconds === null) {
-      await open(prefix);
+      await change("opened", opening(prefix));
       return refuse(shutSeconds);
     }
     if (openSeconds < shutSeconds) return refuse(shutSeconds - openSeconds);
@@ -91,3 +79,17 @@ const stateOf = (prefix: string) => sql`
       and (${sent.isUsed} or ${sent.sentAt} < now() - ${codeSeconds}::int * interval '1 second')
     order by ${sent.sentAt} desc limit ${looked}::int
   ) as newest`;
+
+const about = { prefix: breaker.prefix };
+
+const opening = (prefix: string) => sql`
+  with opened as (
+    insert into ${openBreakers} (${breaker.prefix}, ${breaker.openedAt}) values (${prefix}, now())
+    on conflict do nothing
+    returning ${breaker.prefix}
+  ) ${recordCodesEvent(AuthEvents.codesBreakerOpened, about, sql`from opened`)}`;
+
+const closing = (prefix: string) => sql`
+  with closed as (
+    delete from ${openBreakers} where ${breaker.prefix} = ${prefix} returning ${breaker.prefix}
+  ) ${recordCodesEvent(AuthEvents.codesBreakerClosed, about, sql`from closed`)}`;

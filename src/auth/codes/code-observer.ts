@@ -29,11 +29,10 @@ interface LimitedCode {
 
 /** Counts what becomes of codes, and writes the events of limits and breakers. */
 export interface CodeObserver {
-  denied(): void;
+  /** By the kind of number, or by a breaker that is open. */
+  refused(reason: "number" | "breaker"): void;
   /** Writes an event too, of the first refusal of the window alone: nobody can fill the outbox with refusals. */
   limited(code: LimitedCode): Promise<void>;
-  /** A breaker that is open has refused a code. */
-  stopped(): void;
   breaker(change: "opened" | "closed"): void;
   message(outcome: (typeof outcomes)[number]): void;
   checked(result: (typeof checks)[number]): void;
@@ -78,14 +77,13 @@ export function createCodeObserver({ db, counters, metrics, logger }: Dependenci
   }
 
   return {
-    denied: () => refusals.inc({ reason: "number" }),
+    refused: (reason) => refusals.inc({ reason }),
     async limited(code) {
       refusals.inc({ reason: code.limit });
       await recordFirst(code).catch((err) =>
         logger.warn({ err }, "The event of a limit could not be written"),
       );
     },
-    stopped: () => refusals.inc({ reason: "breaker" }),
     breaker: (change) => breakers.inc({ change }),
     message: (outcome) => messages.inc({ outcome }),
     checked: (result) => tries.inc({ result }),

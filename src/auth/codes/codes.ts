@@ -52,7 +52,7 @@ interface Dependencies {
   readonly limits: SendLimits;
   readonly breakerRefusal: BreakerRefusal;
   readonly messages: OutgoingMessages;
-  readonly observer: Pick<CodeObserver, "checked" | "denied" | "limited">;
+  readonly observer: Pick<CodeObserver, "checked" | "limited" | "refused">;
 }
 
 export function createCodes(dependencies: Dependencies): Codes {
@@ -61,7 +61,7 @@ export function createCodes(dependencies: Dependencies): Codes {
   async function mayBegin(request: CodeRequest): Promise<CodeRefusal | undefined> {
     messages.refuseIfFull();
     if (!mayReceiveCodes(request.phone, settings.regions)) {
-      observer.denied();
+      observer.refused("number");
       return { kind: "denied" };
     }
     return (

@@ -2,16 +2,17 @@ import { fetchAlone } from "../../platform/http2/fetch-alone.ts";
 import { MessageRefused, type SendMessage } from "./text-message.ts";
 
 interface Settings {
-  /** Without a trailing slash. */
-  readonly endpoint: string;
   readonly accountSid: string;
   readonly authToken: string;
   /** A number, a name, or the SID of a messaging service. */
   readonly from: string;
+  /** Another one for tests. */
+  readonly endpoint?: string;
 }
 
 /** A client of Twilio's Messages resource, API version 2010-04-01. */
-export function createTwilioClient({ endpoint, accountSid, authToken, from }: Settings): SendMessage {
+export function createTwilioClient(settings: Settings): SendMessage {
+  const { accountSid, authToken, from, endpoint = "https://api.twilio.com" } = settings;
   const url = `${endpoint}/2010-04-01/Accounts/${accountSid}/Messages.json`;
   const authorization = `Basic ${Buffer.from(`${accountSid}:${authToken}`).toString("base64")}`;
   const sentBy = /^MG[0-9a-f]{32}$/.test(from) ? "MessagingServiceSid" : "From";

@@ -1,5 +1,6 @@
 /** The built-in verifier of one process or two on a database, and the messages that it has sent. */
 import { randomUUID } from "node:crypto";
+import { fromJson } from "@bufbuild/protobuf";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach } from "vitest";
 import { createBuiltInVerifier } from "../../../src/auth/codes/built-in-verifier.ts";
@@ -7,6 +8,7 @@ import type { CodeRequest } from "../../../src/auth/codes/code-request.ts";
 import type { Codes } from "../../../src/auth/codes/codes.ts";
 import type { TextMessage } from "../../../src/auth/codes/text-message.ts";
 import { codesSettings, codesTable } from "../../../src/auth/codes-settings.ts";
+import { AuthEvents } from "../../../src/auth/events.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
@@ -117,6 +119,9 @@ export function codesOn(backend: Backend, env: EnvironmentVariables = {}) {
         database.db,
         sql`select type, data from auth.outbox order by position`,
       );
+      // Refuses what its message does not have.
+      for (const { type, data } of found)
+        fromJson(kinds.get(type)?.message ?? fail(), JSON.parse(JSON.stringify(data)));
       return found.map(({ type, data }) => [type.replace(/^auth\.codes\.(.*)\.v1$/, "$1"), data]);
     },
     /** What a counter of this process shows. */
@@ -131,8 +136,10 @@ export function codesOn(backend: Backend, env: EnvironmentVariables = {}) {
 }
 
 function fail(): never {
-  throw new Error("no message was sent");
+  throw new Error("there is no such message");
 }
+
+const kinds = new Map(Object.values(AuthEvents).map((kind) => [kind.type, kind]));
 
 const sending = {
   OTP_VERIFIER: "builtin",

@@ -3,6 +3,7 @@ import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
 import { createCallerAddress } from "../../../src/platform/door/caller-address.ts";
+import { sampleHandlers, startSampleApi } from "../../support/sample-api.ts";
 
 function addressOf(networks: readonly string[], peer: string | undefined, forwardedFor?: string) {
   const socket = Object.create(new Socket(), { remoteAddress: { value: peer } });
@@ -32,4 +33,22 @@ test.each([
   ["a connection that is gone has none", proxies, undefined, "198.51.100.1", undefined],
 ] as const)("%s", (_name, networks, peer, forwardedFor, expected) => {
   expect(addressOf(networks, peer, forwardedFor)).toBe(expected);
+});
+
+test("a handler learns it, behind a proxy that is trusted and behind one that is not", async () => {
+  const of = async (networks: readonly string[]) => {
+    await using cleanup = new AsyncDisposableStack();
+    const api = await startSampleApi({
+      callerAddress: createCallerAddress(networks),
+      handlers: {
+        ...sampleHandlers,
+        getLatestItem: async (_request, { address }) => ({ status: 200, body: { address: address() } }),
+      },
+    });
+    cleanup.defer(() => api.close());
+    const headers = { "X-Forwarded-For": "198.51.100.1, 192.0.2.7" };
+    return (await fetch(`${api.base}/v1/items/latest`, { headers })).json();
+  };
+  expect(await of(["127.0.0.0/8", "192.0.2.0/24"])).toEqual({ address: "198.51.100.1" });
+  expect(await of(["10.0.0.0/8"])).toEqual({ address: "127.0.0.1" });
 });

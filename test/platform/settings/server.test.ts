@@ -40,6 +40,7 @@ const defaults = {
   workers: 1,
   tls: undefined,
   corsOrigins: [],
+  trustedProxies: [],
   logLevel: "info",
   eventLog: undefined,
   shutdownDelaySeconds: 0,
@@ -95,6 +96,7 @@ describe("values", () => {
       { CORS_ORIGINS: "https://a.example, http://b.example:81" },
       { corsOrigins: ["https://a.example", "http://b.example:81"] },
     ],
+    [{ TRUSTED_PROXIES: "10.0.0.0/8, ::1" }, { trustedProxies: ["10.0.0.0/8", "::1"] }],
   ])("%j", (env, expected) => {
     expect(read(env)).toEqual({ ...defaults, ...expected });
   });
@@ -123,6 +125,9 @@ describe("hostile values", () => {
     ["LOGGING_LEVEL", "toString", "must be one of trace, debug, info, warn, error"],
     ["ENABLE_DEBUG", "true", "must be YES or NO"],
     ["SHUTDOWN_GRACE_SECONDS", "3601", "must be an integer from 0 to 3600"],
+    ["TRUSTED_PROXIES", "10.0.0.0/33", "[0] must be an address or a network in CIDR notation"],
+    ["TRUSTED_PROXIES", "10.0.0.0/8/8", "[0] must be an address or a network in CIDR notation"],
+    ["TRUSTED_PROXIES", "fd00::/8,balancer", "[1] must be an address or a network in CIDR notation"],
     ["CORS_ORIGINS", "*", `[0] ${origin}`],
     ["CORS_ORIGINS", "null", `[0] ${origin}`],
     ["CORS_ORIGINS", "https://a.example/", `[0] ${origin}`],
