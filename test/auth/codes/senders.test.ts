@@ -1,6 +1,6 @@
 /** What hands messages over, each against a fake: one contract for all of them. */
 import { beforeAll, describe, expect, test } from "vitest";
-import { createOutgoingMessages } from "../../../src/auth/codes/outgoing-messages.ts";
+import { createOutgoingMessages, senderOf } from "../../../src/auth/codes/outgoing-messages.ts";
 import { MessageRefused, type SendMessage } from "../../../src/auth/codes/text-message.ts";
 import { createTwilioClient } from "../../../src/auth/codes/twilio-client.ts";
 import { createWebhookClient } from "../../../src/auth/codes/webhook-client.ts";
@@ -97,6 +97,13 @@ describe.each(senders)("$name", ({ start, client, alsoRight, wrong, refusal }) =
   test("that cannot be reached is no refusal", async () => {
     expect(await failure(client("http://127.0.0.1:1"))).not.toBeInstanceOf(MessageRefused);
   });
+});
+
+test("in development the log has the message, with the phone masked", async () => {
+  const log = captureLog();
+  await senderOf({ kind: "log" }, log.logger)(message, AbortSignal.timeout(1_000));
+  expect(log.text()).toContain("482913");
+  expect(log.text()).not.toContain(message.phone);
 });
 
 describe("messages that are on their way", () => {
