@@ -113,6 +113,10 @@ interface ServiceErrorOptions {
   readonly retryAfterSeconds?: number;
   /** Sent as `Allow`. */
   readonly allow?: readonly string[];
+  /** Further headers, as they are sent. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Further members of an OAuth error. */
+  readonly members?: Readonly<Record<string, unknown>>;
 }
 
 /** An error whose kind and detail may be shown to the caller. */
@@ -122,6 +126,8 @@ export class ServiceError extends Error {
   readonly errors: readonly InputError[] | undefined;
   readonly retryAfterSeconds: number | undefined;
   readonly allow: readonly string[] | undefined;
+  readonly headers: Readonly<Record<string, string>> | undefined;
+  readonly members: Readonly<Record<string, unknown>> | undefined;
 
   /** @param detail the problem and its remedy, for the caller: no secret, no SQL */
   constructor(kind: ErrorKind, detail: string, options: ServiceErrorOptions = {}) {
@@ -130,6 +136,8 @@ export class ServiceError extends Error {
     this.errors = options.errors;
     this.retryAfterSeconds = options.retryAfterSeconds;
     this.allow = options.allow;
+    this.headers = options.headers;
+    this.members = options.members;
   }
 }
 

@@ -54,8 +54,9 @@ export interface ResponseParts {
   readonly body?: unknown;
 }
 
-export function errorHeaders({ retryAfterSeconds, allow }: ServiceError): Record<string, string> {
+export function errorHeaders({ retryAfterSeconds, allow, headers }: ServiceError): Record<string, string> {
   return {
+    ...headers,
     ...(retryAfterSeconds !== undefined && { "Retry-After": String(retryAfterSeconds) }),
     ...(allow && { Allow: allow.join(", ") }),
   };

@@ -83,7 +83,7 @@ function oauthError(status: number, headers: Record<string, string>, error: Serv
   // It may quote the request, and has few characters (RFC 6749 section 5.2).
   const text = error.message.toWellFormed().replaceAll('"', "'");
   const description = text.replaceAll(/[^ -[\]-~]/gu, encodeURIComponent);
-  const body = { error: error.kind.oauth, error_description: description };
+  const body = { error: error.kind.oauth, error_description: description, ...error.members };
   return {
     status,
     headers: { ...headers, ...errorHeaders(error), "Content-Type": "application/json" },
