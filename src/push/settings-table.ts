@@ -54,11 +54,12 @@ export const pushTable = {
     exampleFile: "platform-security-api-key",
   },
   USER_APP_CLIENT_ID: {
-    description: "The OAuth client whose tokens speak for users: device tokens and history.",
-    kind: plainText,
+    description:
+      "The OAuth clients whose tokens speak for users: device tokens and history. Several while a new application takes the place of an old one.",
+    kind: listOf(plainText, "a comma-separated list of client ids"),
     development: "mobile-app",
     required: true,
-    example: "mobile-app",
+    example: "mobile-app,app",
   },
   BACKOFFICE_CLIENT_ID: {
     description: "The OAuth client whose tokens may send notifications and operate on them.",

@@ -81,8 +81,8 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
     audience: isDefaultForOwnIssuer(table, "TOKEN_AUDIENCE") ? undefined : settings.TOKEN_AUDIENCE,
     /** The service that introspects tokens; undefined: revocation is not checked. */
     introspection: introspectionOf(table, settings),
-    /** Always differs from `backofficeClientId`. */
-    userAppClientId: settings.USER_APP_CLIENT_ID,
+    /** None of them is `backofficeClientId`. */
+    userAppClientIds: settings.USER_APP_CLIENT_ID,
     backofficeClientId: settings.BACKOFFICE_CLIENT_ID,
     /** The recipients of test runs. */
     testUserIds: settings.TEST_NOTIFICATION_USER_IDS ?? [],
@@ -125,10 +125,11 @@ function crossChecks(
   { environment }: ServerSettings,
 ): readonly SettingProblem[] {
   const problems: SettingProblem[] = [];
-  if (valid.BACKOFFICE_CLIENT_ID !== undefined && valid.BACKOFFICE_CLIENT_ID === valid.USER_APP_CLIENT_ID) {
+  const { BACKOFFICE_CLIENT_ID: backoffice, USER_APP_CLIENT_ID: apps = [] } = valid;
+  if (backoffice !== undefined && apps.includes(backoffice)) {
     problems.push(problem("BACKOFFICE_CLIENT_ID", "must differ from USER_APP_CLIENT_ID"));
   }
-  const clients = [valid.BACKOFFICE_CLIENT_ID, valid.USER_APP_CLIENT_ID];
+  const clients = [backoffice, ...apps];
   if (valid.TOKEN_AUDIENCE !== undefined && clients.includes(valid.TOKEN_AUDIENCE)) {
     const what =
       "must be the name of this API, and not the id of a client, which is the audience of ID tokens";

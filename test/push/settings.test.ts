@@ -41,7 +41,7 @@ describe("in development mode", () => {
       issuer: "http://127.0.0.1:8080/api/auth",
       audience: "push",
       introspection: { url: "http://127.0.0.1:9090", apiKey: developmentSecrets(dataDir).apiKey },
-      userAppClientId: "mobile-app",
+      userAppClientIds: ["mobile-app"],
       backofficeClientId: "backoffice",
       testUserIds: [],
       historyRetentionDays: 180,

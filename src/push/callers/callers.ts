@@ -39,7 +39,7 @@ interface Dependencies {
   readonly issuer: string;
   /** The audience that `aud` must name; undefined: any, and only tokens of the type at+jwt are accepted. */
   readonly audience: string | undefined;
-  readonly userAppClientId: string;
+  readonly userAppClientIds: readonly string[];
   readonly backofficeClientId: string;
   /**
    * The service that introspects tokens: the platform's over gRPC, or the issuer itself, with credentials of ours.
@@ -64,7 +64,7 @@ interface CallersOfProcess extends Callers {
 }
 
 export function createCallers(dependencies: Dependencies): CallersOfProcess {
-  const { issuer, audience, userAppClientId, backofficeClientId, clock, logger } = dependencies;
+  const { issuer, audience, userAppClientIds, backofficeClientId, clock, logger } = dependencies;
   const keySet = createKeySet({ issuer, clock, logger });
   const verify = createVerifyAccessToken({ issuer, audience, keySet, clock, logger });
   const introspection = dependencies.introspection && introspectionBy(dependencies.introspection, issuer);
@@ -80,20 +80,20 @@ export function createCallers(dependencies: Dependencies): CallersOfProcess {
 
   async function callerOf(
     authorization: string | undefined,
-    clientId: string,
+    clientIds: readonly string[],
   ): Promise<TokenClaims | undefined> {
     const claims = await claimsOf(authorization);
-    if (claims && claims.clientId !== clientId) throw wrongApplication();
+    if (claims && !clientIds.includes(claims.clientId)) throw wrongApplication();
     return claims;
   }
 
   return {
     async user(authorization) {
-      const claims = await callerOf(authorization, userAppClientId);
+      const claims = await callerOf(authorization, userAppClientIds);
       return claims && { userId: claims.sub, clientId: claims.clientId, authorizationId: claims.sid };
     },
     async backoffice(authorization) {
-      const claims = await callerOf(authorization, backofficeClientId);
+      const claims = await callerOf(authorization, [backofficeClientId]);
       return claims && { clientId: claims.clientId };
     },
     async prepare() {

@@ -37,7 +37,7 @@ function callersFor(required: string | undefined): Callers {
   const callers = createCallers({
     issuer: issuer.issuer,
     audience: required,
-    userAppClientId: "app",
+    userAppClientIds: ["app"],
     backofficeClientId: "office",
     introspection: undefined,
     clock,

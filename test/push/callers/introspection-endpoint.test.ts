@@ -24,7 +24,7 @@ beforeEach(() => {
   callers = createCallers({
     issuer: issuer.issuer,
     audience: "app",
-    userAppClientId: "app",
+    userAppClientIds: ["app"],
     backofficeClientId: "office",
     introspection: { clientId: "push service", clientSecret: "s:3 cret+ä" },
     clock: systemClock,

@@ -26,7 +26,7 @@ beforeEach(() => {
   callers = createCallers({
     issuer: issuer.issuer,
     audience: undefined,
-    userAppClientId: "app",
+    userAppClientIds: ["app"],
     backofficeClientId: "office",
     introspection: undefined,
     clock,

@@ -108,7 +108,7 @@ describe("the auth service on another machine", () => {
     const callers = createCallers({
       issuer: server.settings.issuer,
       audience: "push",
-      userAppClientId: "mobile-app",
+      userAppClientIds: ["mobile-app"],
       backofficeClientId: "backoffice",
       introspection,
       clock: systemClock,

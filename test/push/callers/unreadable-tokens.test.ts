@@ -106,7 +106,7 @@ describe("a token that was changed", () => {
     const created = createCallers({
       issuer: issuer.issuer,
       audience: undefined,
-      userAppClientId: "app",
+      userAppClientIds: ["app"],
       backofficeClientId: "office",
       introspection: undefined,
       clock,
