@@ -69,7 +69,7 @@ function credentialsOf(auth: AuthSettings, dataDir: string): string {
     })),
   ];
   const lines = clients.map(({ what, ...client }) => {
-    const secret = isKnown(client) ? client.clientSecret : "(as you set it)";
+    const secret = isKnown(client) ? client.clientSecret : client.clientSecret && "(as you set it)";
     return `    ${client.clientId.padEnd(12)} ${secret.padEnd(24)} ${what}`;
   });
   if (auth.platformSecurityApiKeys.some((key) => key.startsWith(generatedPrefix))) {

@@ -39,6 +39,13 @@ CREATE TABLE "auth"."attempts" (
 	"expire" timestamp (3) with time zone
 );
 --> statement-breakpoint
+CREATE TABLE "auth"."authorization_codes" (
+	"session_hash" "bytea" PRIMARY KEY NOT NULL,
+	"code_hash" "bytea" NOT NULL,
+	"authorization_id" uuid NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "auth"."authorizations" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"client_id" text NOT NULL,
@@ -55,6 +62,12 @@ CREATE TABLE "auth"."authorizations" (
 	"revocation_reason" text,
 	"family_hash" "bytea" NOT NULL,
 	"refresh_hash" "bytea" NOT NULL,
+	"key_thumbprint" "bytea",
+	"replaced_hash" "bytea",
+	"sealed_successor" "bytea",
+	"replaced_at" timestamp (3) with time zone,
+	"late_rotations" integer,
+	"was_repeated_late" boolean,
 	CONSTRAINT "authorizations_reason" CHECK (("auth"."authorizations"."revoked_at" is null) = ("auth"."authorizations"."revocation_reason" is null) and "auth"."authorizations"."revocation_reason" in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED'))
 );
 --> statement-breakpoint
@@ -109,6 +122,12 @@ CREATE TABLE "auth"."identity_endings" (
 	"caller" text DEFAULT '' NOT NULL,
 	"swept_at" timestamp (3) with time zone,
 	CONSTRAINT "identity_endings_identity_id_generation_pk" PRIMARY KEY("identity_id","generation")
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."nonce_keys" (
+	"only_row" integer PRIMARY KEY NOT NULL,
+	"key" "bytea" NOT NULL,
+	CONSTRAINT "nonce_keys_only_row" CHECK ("auth"."nonce_keys"."only_row" = 1)
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."outbox" (
@@ -183,6 +202,8 @@ CREATE INDEX "challenge_sessions_expiry" ON "auth"."challenge_sessions" USING bt
 CREATE INDEX "sent_codes_prefix" ON "auth"."sent_codes" USING btree ("prefix","sent_at");--> statement-breakpoint
 CREATE INDEX "sent_codes_sent" ON "auth"."sent_codes" USING btree ("sent_at");--> statement-breakpoint
 CREATE INDEX "attempts_expire" ON "auth"."attempts" USING btree ("expire");--> statement-breakpoint
+CREATE UNIQUE INDEX "authorization_codes_code" ON "auth"."authorization_codes" USING btree ("code_hash");--> statement-breakpoint
+CREATE INDEX "authorization_codes_expiry" ON "auth"."authorization_codes" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "authorizations_identity_client" ON "auth"."authorizations" USING btree ("identity_id","client_id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
 CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id","client_generation") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
 CREATE INDEX "authorizations_expiry_day" ON "auth"."authorizations" USING btree ("expiry_day");--> statement-breakpoint

@@ -183,6 +183,17 @@ export interface paths {
          *     | `phone_otp` | `phone`; `password` carries the one-time code if the client has it |
          *     | `auth` | `auth_id`. **Whoever has this client's secret can sign in as anybody: back ends only** |
          *     | `phone_otp_token` | `phone` and `otp_verification_token` |
+         *     | `authorization_code` | `code` and `code_verifier`: of `/oauth2/v1/authorize-challenge`, for apps without a secret |
+         *
+         *     **A client of the method `none`** sends `client_id` in the body and a proof of its key in the header `DPoP`
+         *     (RFC 9449), with each request. Its refresh tokens are bound to that key: another key is `invalid_grant`, and ends
+         *     nothing. Access tokens are Bearer tokens all the same. Presenting the replaced refresh token again gets the same
+         *     new one, however late, until that has been used, and an access token signed anew: an app that was killed after
+         *     a refresh goes on from where it was.
+         *
+         *     - **An exchange of the same code is repeated** within a minute, with the same key and verifier: it gets the same
+         *       refresh token.
+         *     - **A clock that is off** is a 400 `use_dpop_nonce`: send the proof again with the `nonce` of the header `DPoP-Nonce`.
          *
          *     A refresh token is replaced by each use. Presenting it again within the client's grace window
          *     answers the same new refresh token, byte for byte, so a lost response can be retried; presenting it
@@ -191,6 +202,45 @@ export interface paths {
          *     A client that may not use `refresh_token` gets one all the same; it may only revoke it.
          */
         post: operations["generateTokens"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/oauth2/v1/authorize-challenge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign a user in from an app
+         * @description Signs a user in by a one-time code that is sent to the phone, from an app that has no secret: OAuth 2.0 for
+         *     First-Party Applications (draft-ietf-oauth-first-party-apps-04), with PKCE (RFC 7636) and a key of the app's own
+         *     (DPoP, RFC 9449). It is there where `FIRST_PARTY_APPS` is on, for clients of the method `none`.
+         *
+         *     | Request | Parameters | Response |
+         *     |---|---|---|
+         *     | Begin | `client_id`, `response_type=code`, `login_hint`, `code_challenge`, `code_challenge_method=S256`, `scope` if less than all | 403 `insufficient_authorization` with `auth_session`; the code is sent after the response |
+         *     | The code | `auth_session`, `otp` | 200 with `authorization_code`; 403 again for a wrong one |
+         *     | A new code | `auth_session` | 403 as at the beginning; 429 before `resend_after` |
+         *
+         *     - **Every request has a proof** in the header `DPoP`, all by the same key, which `grant_type=authorization_code` and
+         *       each refresh need too.
+         *     - **A session** lasts ten minutes. One that has expired, was begun by another key or client, or has no tries left
+         *       is a 400 `invalid_session`: begin anew.
+         *     - **A lost response** is repeated: the same right `otp` gets another `authorization_code`, which voids the one
+         *       before, until one has been exchanged. No code is sent for that.
+         *     - **Nobody learns who has an account:** an unknown phone gets the same responses, and no code.
+         *     - `login_hint` begins anew, whatever `auth_session` comes with it. Beside `otp` it is `invalid_request`.
+         *
+         *     An unknown parameter is ignored, an empty one counts as absent, a repeated one is `invalid_request`.
+         */
+        post: operations["challengeAuthorization"];
         delete?: never;
         options?: never;
         head?: never;
@@ -243,8 +293,8 @@ export interface paths {
          *
          *     - **An unknown, expired or garbled token** is a 400 `invalid_token`, and another client's
          *       `unauthorized_client`. RFC 7009 section 2.2 would have 200; here a caller learns that it has ended nothing.
-         *     - Clients authenticate as at the token operation. An unknown parameter is ignored, a repeated one, known or
-         *       not, is `invalid_request` (RFC 6749 section 3.2).
+         *     - Clients authenticate as at the token operation; one of the method `none` sends `client_id`, and no proof. An
+         *       unknown parameter is ignored, a repeated one, known or not, is `invalid_request` (RFC 6749 section 3.2).
          *
          *     The body is a form (`application/x-www-form-urlencoded`), as RFC 7009 has it; another media type is a 415.
          */
@@ -408,7 +458,7 @@ export interface components {
         /** @description Which parameters are needed depends on `grant_type`. Unknown parameters are ignored. */
         TokenRequest: {
             /**
-             * @description One of password, refresh_token, phone_otp, auth, phone_otp_token.
+             * @description One of password, refresh_token, phone_otp, auth, phone_otp_token, authorization_code.
              * @example auth
              */
             grant_type: string;
@@ -443,12 +493,93 @@ export interface components {
              */
             otp_verification_token?: string;
             /**
+             * @description The `authorization_code` of a challenge; only for grant_type=authorization_code.
+             * @example gpc_SplxlOBeZQQYbYS6WxSbIA
+             */
+            code?: string;
+            /**
+             * @description The text of which the challenge was begun with the SHA-256 (RFC 7636 section 4.1); only for grant_type=authorization_code.
+             * @example dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk
+             */
+            code_verifier?: string;
+            /**
              * @description Space-separated; a part of what the client is permitted. Absent means all of it; spaces alone are `invalid_scope`.
              * @example profile
              */
             scope?: string;
             client_id?: components["schemas"]["ClientIdInBody"];
             client_secret?: components["schemas"]["ClientSecretInBody"];
+        };
+        /** @description Which parameters are needed depends on the request. Unknown parameters are ignored. */
+        ChallengeRequest: {
+            /**
+             * @description The client; needed to begin. Later it may be absent, or must be the one that has begun.
+             * @example app
+             */
+            client_id?: string;
+            /**
+             * @description `code`; needed to begin.
+             * @example code
+             */
+            response_type?: string;
+            /**
+             * @description The phone number, in international format; needed to begin.
+             * @example +12025550123
+             */
+            login_hint?: string;
+            /**
+             * @description Space-separated; a part of what the client is permitted. Absent means all of it.
+             * @example profile
+             */
+            scope?: string;
+            /**
+             * @description The SHA-256 of a random text, in base64url (RFC 7636 section 4.2); needed to begin.
+             * @example E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM
+             */
+            code_challenge?: string;
+            /**
+             * @description `S256`; needed to begin.
+             * @example S256
+             */
+            code_challenge_method?: string;
+            /**
+             * @description The session, as the response to the first request has it.
+             * @example 4Zk3vJm1y0sQAZ1xk0vXf3sT5c1d7b3a9f003f2a51d
+             */
+            auth_session?: string;
+            /**
+             * @description The one-time code, as the user has typed it.
+             * @example 482913
+             */
+            otp?: string;
+        };
+        /** @description What the token operation exchanges for a pair. */
+        AuthorizationCode: {
+            /** @description For grant_type=authorization_code. */
+            authorization_code: string;
+        };
+        /**
+         * @description What is needed next, or why there is no next. `auth_session`, `otp_required`, `auth_session_expires_in` and
+         *     `resend_after` are there where `error` is `insufficient_authorization`.
+         */
+        ChallengeError: {
+            error: components["schemas"]["ChallengeErrorCode"];
+            /** @description What is wrong here, and what to do. */
+            error_description: string;
+            /** @description Names the session in the next requests. */
+            auth_session?: string;
+            /** @description True: the next request needs the one-time code. */
+            otp_required?: boolean;
+            /**
+             * Format: int64
+             * @description Seconds until the session expires.
+             */
+            auth_session_expires_in?: number;
+            /**
+             * Format: int64
+             * @description Seconds until a new code may be asked for; until the session expires where it gets no other.
+             */
+            resend_after?: number;
         };
         /** @description An access token and the refresh token that replaces the pair. */
         TokenPair: {
@@ -491,7 +622,7 @@ export interface components {
             client_secret?: components["schemas"]["ClientSecretInBody"];
         };
         /**
-         * @description Only with `client_secret`; ignored otherwise. An empty one is as if it were absent.
+         * @description Only with `client_secret`, or of a client of the method `none`; ignored otherwise. An empty one is as if it were absent.
          * @example
          */
         ClientIdInBody: string;
@@ -613,10 +744,19 @@ export interface components {
              * @description Where tokens are revoked.
              */
             revocation_endpoint: string;
-            /** @description The five grants. */
+            /**
+             * Format: uri
+             * @description Where an app signs its user in; absent where `FIRST_PARTY_APPS` is off.
+             */
+            authorization_challenge_endpoint?: string;
+            /** @description The grants. */
             grant_types_supported: string[];
-            /** @description `none`: there is no authorization endpoint, from which a code or a token could come. */
+            /** @description `code`, of the challenge; without it `none`, as there is no authorization endpoint. */
             response_types_supported: string[];
+            /** @description `S256`; absent where `FIRST_PARTY_APPS` is off. */
+            code_challenge_methods_supported?: string[];
+            /** @description `ES256`; absent where `FIRST_PARTY_APPS` is off. */
+            dpop_signing_alg_values_supported?: string[];
             /** @description `public`: `sub` is the same for every client. */
             subject_types_supported: string[];
             /** @description `RS256`, as access tokens are signed. OpenID Connect requires the member; there are no ID tokens. */
@@ -676,10 +816,15 @@ export interface components {
             error_description: string;
         };
         /**
+         * @description The closed list of error codes of the challenge.
+         * @enum {string}
+         */
+        ChallengeErrorCode: "invalid_request" | "invalid_client" | "unauthorized_client" | "invalid_scope" | "insufficient_authorization" | "invalid_session" | "access_denied" | "invalid_dpop_proof" | "use_dpop_nonce" | "invalid_client_attestation" | "use_fresh_attestation" | "slow_down";
+        /**
          * @description The closed list of OAuth error codes.
          * @enum {string}
          */
-        OAuthErrorCode: "invalid_request" | "invalid_client" | "invalid_grant" | "unauthorized_client" | "unsupported_grant_type" | "invalid_scope" | "invalid_token" | "slow_down" | "server_error" | "temporarily_unavailable";
+        OAuthErrorCode: "invalid_request" | "invalid_client" | "invalid_grant" | "unauthorized_client" | "unsupported_grant_type" | "invalid_scope" | "invalid_token" | "invalid_dpop_proof" | "use_dpop_nonce" | "slow_down" | "server_error" | "temporarily_unavailable";
     };
     responses: {
         /** @description Done. */
@@ -827,10 +972,53 @@ export interface components {
                  * @example Basic realm="gatepost", charset="UTF-8"
                  */
                 "WWW-Authenticate"?: string;
+                "DPoP-Nonce": components["headers"]["DPoP-Nonce"];
                 [name: string]: unknown;
             };
             content: {
                 "application/json": components["schemas"]["OAuthError"];
+            };
+        };
+        /** @description The request, the client, the proof or the session is not valid; `error` says which. */
+        OAuthChallengeBadRequest: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Cache-Control": components["headers"]["NoStore"];
+                Pragma: components["headers"]["NoCache"];
+                "DPoP-Nonce": components["headers"]["DPoP-Nonce"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ChallengeError"];
+            };
+        };
+        /**
+         * @description A one-time code is needed, or the client must not begin: the phone number's region is not served
+         *     (`access_denied`), or the attestation is missing or wrong (`invalid_client_attestation`) or has expired
+         *     (`use_fresh_attestation`).
+         */
+        OAuthChallengeForbidden: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Cache-Control": components["headers"]["NoStore"];
+                Pragma: components["headers"]["NoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ChallengeError"];
+            };
+        };
+        /** @description No code is sent now, as too many were, to this phone or from this address. */
+        OAuthChallengeTooManyRequests: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Cache-Control": components["headers"]["NoStore"];
+                Pragma: components["headers"]["NoCache"];
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ChallengeError"];
             };
         };
         /** @description Credentials are missing or wrong, or do not permit this. */
@@ -944,6 +1132,16 @@ export interface components {
         RequestId: string;
         /** @description W3C trace context; logged, and passed on to the services that are called. */
         TraceParent: string;
+        /**
+         * @description The proof of the app's key (RFC 9449 section 4.2): a JWT of the type `dpop+jwt`, ES256, with the public key in its
+         *     header and the claims `jti`, `htm`, `htu` and `iat`. `htu` is the address of the operation as the metadata have it.
+         */
+        DPoP: string;
+        /**
+         * @description A JWT by the client's own back end, for the key of the proof (draft-ietf-oauth-attestation-based-client-auth). Needed
+         *     to begin where the client has `attestationKeys`.
+         */
+        ClientAttestation: string;
         /** @description ETag of the copy that the caller holds. */
         IfNoneMatch: string;
     };
@@ -984,6 +1182,11 @@ export interface components {
          * @example GET, HEAD, OPTIONS
          */
         Allow: string;
+        /**
+         * @description A value for the `nonce` of a proof, good for some minutes (RFC 9449 section 8); only where `error` is `use_dpop_nonce`.
+         * @example Wk3vJm1y0sQAZ1xk0vXf3w
+         */
+        "DPoP-Nonce": string;
         /**
          * @description Seconds to wait before the next attempt.
          * @example 30
@@ -1279,6 +1482,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /**
+                 * @description The proof of the app's key (RFC 9449 section 4.2): a JWT of the type `dpop+jwt`, ES256, with the public key in its
+                 *     header and the claims `jti`, `htm`, `htu` and `iat`. `htu` is the address of the operation as the metadata have it.
+                 */
+                DPoP?: components["parameters"]["DPoP"];
                 /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
                 "X-Request-Id"?: components["parameters"]["RequestId"];
                 /** @description W3C trace context; logged, and passed on to the services that are called. */
@@ -1311,6 +1519,57 @@ export interface operations {
             413: components["responses"]["OAuthContentTooLarge"];
             415: components["responses"]["OAuthUnsupportedMediaType"];
             429: components["responses"]["OAuthTooManyRequests"];
+            500: components["responses"]["OAuthInternalServerError"];
+            503: components["responses"]["OAuthServiceUnavailable"];
+        };
+    };
+    challengeAuthorization: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description The proof of the app's key (RFC 9449 section 4.2): a JWT of the type `dpop+jwt`, ES256, with the public key in its
+                 *     header and the claims `jti`, `htm`, `htu` and `iat`. `htu` is the address of the operation as the metadata have it.
+                 */
+                DPoP?: components["parameters"]["DPoP"];
+                /**
+                 * @description A JWT by the client's own back end, for the key of the proof (draft-ietf-oauth-attestation-based-client-auth). Needed
+                 *     to begin where the client has `attestationKeys`.
+                 */
+                "OAuth-Client-Attestation"?: components["parameters"]["ClientAttestation"];
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/x-www-form-urlencoded": components["schemas"]["ChallengeRequest"];
+            };
+        };
+        responses: {
+            /** @description The code was right. `authorization_code` is good for a minute, and once. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    Pragma: components["headers"]["NoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizationCode"];
+                };
+            };
+            400: components["responses"]["OAuthChallengeBadRequest"];
+            403: components["responses"]["OAuthChallengeForbidden"];
+            405: components["responses"]["OAuthMethodNotAllowed"];
+            406: components["responses"]["OAuthNotAcceptable"];
+            413: components["responses"]["OAuthContentTooLarge"];
+            415: components["responses"]["OAuthUnsupportedMediaType"];
+            429: components["responses"]["OAuthChallengeTooManyRequests"];
             500: components["responses"]["OAuthInternalServerError"];
             503: components["responses"]["OAuthServiceUnavailable"];
         };

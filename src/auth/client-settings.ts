@@ -11,10 +11,14 @@ import {
   secretWeakness,
   stricterInProduction,
 } from "../platform/settings/kinds.ts";
+import { verificationKeys } from "./key-settings.ts";
 
-/** The grants that a client can be permitted. */
+/** The grants that a client with a secret can be permitted. */
 export const grantTypes = ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"] as const;
-export type GrantType = (typeof grantTypes)[number];
+/** Those that a client without one can be permitted. */
+const publicGrantTypes = ["authorization_code", "refresh_token"] as const;
+export type GrantType = (typeof grantTypes | typeof publicGrantTypes)[number];
+export const allGrantTypes = [...new Set<GrantType>([...grantTypes, ...publicGrantTypes])];
 
 /** The internal client of development mode. */
 export const developmentInternalClient = {
@@ -92,60 +96,123 @@ const methods = ["client_secret_basic", "client_secret_post"] as const;
 const methodExpects = `an array of ${methods.join(" and ")}`;
 const method = v.picklist(methods, must(`one of ${methods.join(", ")}`));
 
-/** One client. Optional members have defaults. */
-const registration = (environment: Environment) =>
-  v.pipe(
-    exactObject("an object that registers a client", {
-      clientId,
-      /** One secret, or the old and the new one while it is replaced. */
-      clientSecret: secrets(clientSecret(environment)),
-      /** A display name; the client's id by default. */
-      clientName: v.optional(
-        matching("1 to 200 characters, none of them a control character", /^\P{Cc}{1,200}$/u),
-      ),
-      /** How the client may send its id and secret (RFC 7591 section 2). */
-      clientAuthenticationMethods: v.optional(
-        v.pipe(distinct(methodExpects, method), v.minLength(1, must(methodExpects))),
-        ["client_secret_basic"],
-      ),
-      grantTypes: distinct(
-        "an array of grant types",
-        v.picklist(grantTypes, must(`one of ${grantTypes.join(", ")}`)),
-      ),
-      /** The scopes that the client may request (RFC 6749 section 3.3). */
-      scopes: texts("an array of at most 64 scopes", scope),
-      clientSettings: v.optional(
-        exactObject("an object with audiences and mayIntrospect", {
-          /** Members of `aud` in addition to the client's id. */
-          audiences: texts("an array of at most 64 audiences", clientId),
-          /** Whether the client may introspect any token of this issuer. */
-          mayIntrospect: v.optional(v.boolean(must("true or false")), false),
-        }),
-        {},
-      ),
-      tokenSettings: v.optional(
+const grantsOf = <const Type extends GrantType>(types: readonly Type[]) =>
+  distinct("an array of grant types", v.picklist(types, must(`one of ${types.join(", ")}`)));
+
+/** Members of `aud` in addition to the client's id. */
+const audiences = texts("an array of at most 64 audiences", clientId);
+
+/** What only a client that has a secret can have. */
+const secretMembers = (environment: Environment) => ({
+  /** One secret, or the old and the new one while it is replaced. */
+  clientSecret: secrets(clientSecret(environment)),
+  /** How the client may send its id and secret (RFC 7591 section 2). */
+  clientAuthenticationMethods: v.optional(
+    v.pipe(distinct(methodExpects, method), v.minLength(1, must(methodExpects))),
+    ["client_secret_basic"],
+  ),
+  grantTypes: grantsOf(grantTypes),
+  clientSettings: v.optional(
+    exactObject("an object with audiences and mayIntrospect", {
+      audiences,
+      /** Whether the client may introspect any token of this issuer. */
+      mayIntrospect: v.optional(v.boolean(must("true or false")), false),
+    }),
+    {},
+  ),
+});
+
+/** What a client that has none has in their place (RFC 6749 section 2.1), such as an app. */
+const publicMembers = (environment: Environment) => ({
+  clientSecret: v.optional(v.never("must not be there, as the method is none")),
+  clientAuthenticationMethods: v.strictTuple([v.literal("none")], must("none alone, or without it")),
+  grantTypes: grantsOf(publicGrantTypes),
+  clientSettings: v.optional(
+    exactObject("an object with audiences, signUp and attestationKeys", {
+      audiences,
+      mayIntrospect: v.optional(v.literal(false, "must not be true, as the method is none"), false),
+      /** Whether a phone that nobody has makes a new identity, with an id of ours. */
+      signUp: v.optional(v.boolean(must("true or false")), false),
+      /** Public keys of the back end that attests the client's apps, SPKI; none: they begin without. */
+      attestationKeys: v.optional(
         v.pipe(
-          exactObject("an object with accessTokenSeconds, refreshTokenSeconds and refreshGraceSeconds", {
-            accessTokenSeconds: seconds(1, 86_400, 900),
-            refreshTokenSeconds: seconds(1, 315_360_000, 2_592_000),
-            /** How long a retry with the replaced refresh token still gets the same new one. */
-            refreshGraceSeconds: seconds(0, 3600, 30),
-          }),
-          refusing(({ refreshGraceSeconds: grace, accessTokenSeconds: life }) =>
-            grace > life
-              ? `must have a refreshGraceSeconds of at most its accessTokenSeconds, but has ${grace} and ${life}`
-              : undefined,
-          ),
+          v.array(verificationKeys(environment), must("an array of public keys in PEM form")),
+          v.transform((keys) => keys.flat()),
         ),
-        {},
+        [],
       ),
     }),
-    v.transform(({ clientSecret: clientSecrets, ...client }) => ({
+    {},
+  ),
+});
+
+/** A client without a secret. */
+export function isPublic({ clientAuthenticationMethods: listed }: ClientRegistration): boolean {
+  return listed.includes("none");
+}
+
+/** What every client can have. */
+const members = {
+  clientId,
+  /** A display name; the client's id by default. */
+  clientName: v.optional(
+    matching("1 to 200 characters, none of them a control character", /^\P{Cc}{1,200}$/u),
+  ),
+  /** The scopes that the client may request (RFC 6749 section 3.3). */
+  scopes: texts("an array of at most 64 scopes", scope),
+  tokenSettings: v.optional(
+    v.pipe(
+      exactObject("an object with accessTokenSeconds, refreshTokenSeconds and refreshGraceSeconds", {
+        accessTokenSeconds: seconds(1, 86_400, 900),
+        refreshTokenSeconds: seconds(1, 315_360_000, 2_592_000),
+        /** How long a retry with the replaced refresh token still gets the same new one. */
+        refreshGraceSeconds: seconds(0, 3600, 30),
+      }),
+      refusing(({ refreshGraceSeconds: grace, accessTokenSeconds: life }) =>
+        grace > life
+          ? `must have a refreshGraceSeconds of at most its accessTokenSeconds, but has ${grace} and ${life}`
+          : undefined,
+      ),
+    ),
+    {},
+  ),
+};
+
+/** The members that the two kinds of client have with other types. */
+interface OfEitherKind {
+  readonly clientAuthenticationMethods: readonly ((typeof methods)[number] | "none")[];
+  readonly grantTypes: readonly GrantType[];
+  readonly clientSettings: {
+    readonly audiences: readonly string[];
+    readonly mayIntrospect: boolean;
+    readonly signUp?: boolean;
+    readonly attestationKeys?: string[];
+  };
+}
+
+const ofEitherKind = (client: OfEitherKind): OfEitherKind => {
+  const { clientAuthenticationMethods, grantTypes: permitted, clientSettings } = client;
+  return { clientAuthenticationMethods, grantTypes: permitted, clientSettings };
+};
+
+/** One client. Optional members have defaults. */
+const registration = (environment: Environment) => {
+  const expects = "an object that registers a client";
+  const ofSecret = exactObject(expects, { ...members, ...secretMembers(environment) });
+  const ofNone = exactObject(expects, { ...members, ...publicMembers(environment) });
+  return v.pipe(
+    v.lazy((client) => {
+      const listed: unknown = Object(client).clientAuthenticationMethods;
+      return Array.isArray(listed) && listed.includes("none") ? ofNone : ofSecret;
+    }),
+    v.transform(({ clientSecret: clientSecrets = [], ...client }) => ({
       ...client,
+      ...ofEitherKind(client),
       clientSecrets,
       clientName: client.clientName ?? client.clientId,
     })),
   );
+};
 
 /** A client as it is listed in OAUTH_SERVER_CLIENTS, with the defaults filled in. */
 export type ClientRegistration = v.InferOutput<ReturnType<typeof registration>>;
@@ -153,10 +220,10 @@ export type ClientRegistration = v.InferOutput<ReturnType<typeof registration>>;
 /** What a list says, whatever the order of its clients and members, and without what is as it would be anyway. */
 export function canonicalList(registrations: readonly ClientRegistration[]): string {
   const listed = registrations.map((one) => {
-    const { clientId, clientSecrets: clientSecret } = one;
-    const { clientSecrets: _same, ...standard } = v.parse(registration("development"), {
+    const { clientId } = one;
+    const { clientSecrets: _listed, ...standard } = v.parse(registration("development"), {
       clientId,
-      clientSecret,
+      clientSecret: "any",
       grantTypes: [],
     });
     return { ...differing(one, standard), clientId };

@@ -3,6 +3,7 @@ import { type ErrorKind, ServiceError } from "../platform/base/errors.ts";
 
 const taken = { status: 409, grpc: "AlreadyExists", oauth: "invalid_request" } as const;
 const invalid = { code: "invalid_request", status: 400, grpc: "InvalidArgument" } as const;
+const forbidden = { code: "forbidden", status: 403, grpc: "PermissionDenied" } as const;
 const refused = { code: "unauthenticated", status: 401, grpc: "Unauthenticated" } as const;
 
 export const AuthErrorKinds = {
@@ -31,6 +32,18 @@ export const AuthErrorKinds = {
   unsupportedGrantType: { ...invalid, oauth: "unsupported_grant_type", title: "Unsupported grant type" },
   invalidScope: { ...invalid, oauth: "invalid_scope", title: "Invalid scope" },
   invalidToken: { ...invalid, oauth: "invalid_token", title: "Invalid token" },
+  /** The next step of a challenge (draft-ietf-oauth-first-party-apps section 5.2.2). */
+  insufficientAuthorization: {
+    ...forbidden,
+    oauth: "insufficient_authorization",
+    title: "Insufficient authorization",
+  },
+  invalidSession: { ...invalid, oauth: "invalid_session", title: "Invalid session" },
+  accessDenied: { ...forbidden, oauth: "access_denied", title: "Access denied" },
+  invalidProof: { ...invalid, oauth: "invalid_dpop_proof", title: "Invalid proof" },
+  useNonce: { ...invalid, oauth: "use_dpop_nonce", title: "Nonce needed" },
+  invalidAttestation: { ...forbidden, oauth: "invalid_client_attestation", title: "Invalid attestation" },
+  useFreshAttestation: { ...forbidden, oauth: "use_fresh_attestation", title: "Attestation expired" },
 } as const satisfies Record<string, ErrorKind>;
 
 /** The same error for every grant that fails: no such identity, wrong password, wrong code, used token. */

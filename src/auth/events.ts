@@ -8,6 +8,7 @@ import {
   AttemptKindSchema,
   AuthorizationGrantedSchema,
   AuthorizationRefreshedSchema,
+  AuthorizationRefreshRepeatedLateSchema,
   AuthorizationReuseDetectedSchema,
   AuthorizationRevokedSchema,
   CodesBreakerClosedSchema,
@@ -35,6 +36,10 @@ export const AuthEvents = {
   authorizationReuseDetected: eventKind(
     "auth.authorization.reuse_detected.v1",
     AuthorizationReuseDetectedSchema,
+  ),
+  refreshRepeatedLate: eventKind(
+    "auth.authorization.refresh_repeated_late.v1",
+    AuthorizationRefreshRepeatedLateSchema,
   ),
   authorizationRevoked: eventKind("auth.authorization.revoked.v1", AuthorizationRevokedSchema),
   tokenRevoked: eventKind("auth.token.revoked.v1", TokenRevokedSchema),

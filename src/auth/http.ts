@@ -12,8 +12,8 @@ import {
   type SecurityHandler,
   type Stated,
 } from "../platform/openapi/handlers.ts";
+import type { ChallengeAuthorization } from "./challenge/challenge.ts";
 import { type Authenticator, type Caller, requireIntrospection } from "./clients/authenticate-client.ts";
-import type { Codes } from "./codes/codes.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
 import type { GenerateTokens } from "./grants/generate-tokens.ts";
 import type { Identities } from "./identities/identities.ts";
@@ -35,8 +35,8 @@ interface Dependencies {
   readonly revoke: Revoke;
   readonly keys: KeyStore;
   readonly metadata: Stated<Schemas["ServerMetadata"]>;
-  /** Undefined: there are no codes of our own. */
-  readonly codes: Codes | undefined;
+  /** Undefined: apps without a secret are not served. */
+  readonly challenge: ChallengeAuthorization | undefined;
 }
 
 /** The document bound to its handlers. */
@@ -66,7 +66,8 @@ function authSecurity(authenticator: Authenticator): Record<string, SecurityHand
 }
 
 function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
-  const { identities, guessing, generateTokens, introspect, revoke, keys, metadata } = dependencies;
+  const { identities, guessing, challenge, generateTokens, introspect, revoke, keys, metadata } =
+    dependencies;
   return {
     async createIdentity({ body: { id, phone, email, metadata, ...rest } }) {
       nothingElse(rest);
@@ -109,11 +110,29 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     },
     async generateTokens({ body }, call) {
       const { grant_type, username, password, refresh_token, phone, auth_id, ...others } = parametersOf(body);
-      const { otp_verification_token, scope, ...rest } = others;
+      const { otp_verification_token, code, code_verifier, scope, ...rest } = others;
       nothingElse(rest);
       const request = { grant_type, username, password, refresh_token, phone, auth_id };
-      const parameters = { ...request, otp_verification_token, scope };
-      return { status: 200, body: await generateTokens(authenticated(call), parameters, call.context) };
+      const parameters = { ...request, otp_verification_token, code, code_verifier, scope };
+      const proof = call.header("dpop");
+      return {
+        status: 200,
+        body: await generateTokens(authenticated(call), parameters, call.context, proof),
+      };
+    },
+    async challengeAuthorization({ body }, { header, address }) {
+      const { client_id, response_type, login_hint, scope, auth_session, otp, ...others } = body;
+      const { code_challenge, code_challenge_method, ...rest } = others;
+      nothingElse(rest);
+      if (!challenge) refuse();
+      const pkce = { code_challenge, code_challenge_method };
+      const authorization_code = await challenge({
+        parameters: { client_id, response_type, login_hint, scope, auth_session, otp, ...pkce },
+        proof: header("dpop"),
+        attestation: header("oauth-client-attestation"),
+        address: address(),
+      });
+      return { status: 200, body: { authorization_code } };
     },
     async introspectToken({ body }, call) {
       const { token, token_type_hint: _notNeeded, ...rest } = parametersOf(body);
@@ -171,7 +190,10 @@ function oauthCaller(authenticator: Authenticator): BodySecurityHandler<Caller> 
     }
     if (id && secret && typeof id === "string" && typeof secret === "string")
       return authenticator.posted(id, secret).then((found) => found ?? refuse());
-    return caller ?? refuse();
+    if (caller) return caller;
+    const isAlone = !secret && !assertion && (header("authorization") ?? header("x-api-key")) === undefined;
+    if (!isAlone || !id || typeof id !== "string") return refuse();
+    return authenticator.publicClient(id).then((found) => found ?? refuse());
   };
 }
 

@@ -12,6 +12,7 @@ import { names } from "../platform/database/sql/readers.ts";
 import { isAmong } from "../platform/database/sql/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
+import { removeCodes } from "./challenge/authorization-codes.ts";
 import { challengeSessions, openBreakers, sentCodes } from "./codes-schema.ts";
 import { surelyNow } from "./running-time.ts";
 import { attempts, authorizations, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
@@ -30,6 +31,7 @@ export const janitorKinds = [
   "authorizations",
   "revoked_access_tokens",
   "redeemed_otp_proofs",
+  "authorization_codes",
   "attempts",
   "challenge_sessions",
   "sent_codes",
@@ -126,6 +128,7 @@ const stepsOf = (db: Database): readonly Step[] => [
       returning 1 as one`,
   ),
   remove(db, "redeemed_otp_proofs", deleteUpTo(redeemedOtpProofs, proof.proofHash, proof.expiresAt, longAgo)),
+  remove(db, "authorization_codes", removeCodes),
   remove(db, "attempts", deleteUpTo(attempts, attempt.key, attempt.expire, now)),
   remove(
     db,

@@ -81,21 +81,23 @@ export const signingPublicKey = v.pipe(
   v.transform(pemOf),
 );
 
-/** Why the key must not verify OTP proofs; undefined if it may. */
-function otpKeyFault(key: KeyObject, environment: Environment): string | undefined {
+/** Why the key must not verify JWTs of others; undefined if it may. */
+function verificationKeyFault(key: KeyObject, environment: Environment): string | undefined {
   const { asymmetricKeyType: type, asymmetricKeyDetails } = key;
   if (type === "ed25519" || asymmetricKeyDetails?.namedCurve === "prime256v1") return undefined;
   if (type !== "rsa") return `must be an RSA, EC P-256 or Ed25519 key, but is of type ${type}`;
   return rsaWeakness(key) ?? (environment === "production" ? madeByDevelopment(key) : undefined);
 }
 
-/** The public keys of OTP proofs, each RSA, EC P-256 or Ed25519; the values are SPKI. */
-export const otpPublicKeys = (environment: Environment) =>
+/** Public keys of JWTs that others sign, each RSA, EC P-256 or Ed25519; the values are SPKI. */
+export const verificationKeys = (environment: Environment) =>
   v.pipe(
     pemBlocks("public keys (RSA, EC P-256 or Ed25519) in PEM form", publicKeyLabels, (pems) =>
       pems.map((pem) => createPublicKey(pem)),
     ),
-    refusing((keys) => keys.map((key) => otpKeyFault(key, environment)).find((why) => why !== undefined)),
+    refusing((keys) =>
+      keys.map((key) => verificationKeyFault(key, environment)).find((why) => why !== undefined),
+    ),
     v.transform((keys) => keys.map(pemOf)),
   );
 

@@ -13,6 +13,7 @@ import {
   interval,
   pgSchema,
   primaryKey,
+  boolean as sqlBoolean,
   text,
   uniqueIndex,
   uuid,
@@ -24,6 +25,7 @@ import {
   jsonObject,
   listOf,
   objectOf,
+  optional,
   text as textReader,
 } from "../platform/database/sql/readers.ts";
 import { leaseTable } from "../platform/database/standbys/lease-table.ts";
@@ -32,7 +34,12 @@ import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 
 export const auth = pgSchema("auth");
 
-const clientSettings = objectOf({ audiences: listOf(textReader), mayIntrospect: boolean });
+const clientSettings = objectOf({
+  audiences: listOf(textReader),
+  mayIntrospect: boolean,
+  signUp: optional(boolean),
+  attestationKeys: optional(listOf(textReader)),
+});
 /** All in seconds. */
 const tokenSettings = objectOf({
   accessTokenSeconds: integerReader,
@@ -44,7 +51,7 @@ const tokenSettings = objectOf({
 export const clients = auth.table("clients", {
   clientId: text("client_id").primaryKey(),
   clientName: text("client_name").notNull(),
-  /** argon2id, PHC strings: one, or two while a secret is replaced. */
+  /** argon2id, PHC strings: one, or two while a secret is replaced; none of a client of the method none. */
   secretHashes: text("secret_hashes").array().notNull(),
   authenticationMethods: text("authentication_methods").array().notNull(),
   grantTypes: text("grant_types").array().notNull(),
@@ -148,6 +155,18 @@ export const authorizations = auth.table(
     familyHash: bytea("family_hash").notNull(),
     /** SHA-256 of the part that changes with each rotation. */
     refreshHash: bytea("refresh_hash").notNull(),
+
+    /** SHA-256 thumbprint (RFC 7638) of the key that the refresh tokens are bound to; null: to none. */
+    keyThumbprint: bytea("key_thumbprint"),
+    /** Of a bound one, what a retry of its last refresh needs: SHA-256 of the rotating part that was replaced. */
+    replacedHash: bytea("replaced_hash"),
+    /** The rotating part that replaced it, encrypted under it. */
+    sealedSuccessor: bytea("sealed_successor"),
+    /** In running time. */
+    replacedAt: instant("replaced_at"),
+    /** Rotations in a row that were repeated late, the last one among them if `wasRepeatedLate`. */
+    lateRotations: integer("late_rotations"),
+    wasRepeatedLate: sqlBoolean("was_repeated_late"),
   },
   (table) => [
     index("authorizations_identity_client")
@@ -219,6 +238,31 @@ export const redeemedOtpProofs = auth.table(
     expiresAt: instant("expires_at").notNull(),
   },
   (table) => [index("redeemed_otp_proofs_expiry").on(table.expiresAt)],
+);
+
+/** What the challenges of apps have ended with: a code of each, to be exchanged. A new code takes the place of the last. */
+export const authorizationCodes = auth.table(
+  "authorization_codes",
+  {
+    /** That of challenge_sessions, which has all else. */
+    sessionHash: bytea("session_hash").primaryKey(),
+    /** SHA-256 of the code. Who has the code can derive its first refresh token, so that no token is here. */
+    codeHash: bytea("code_hash").notNull(),
+    /** The id of the authorization that the exchange makes. */
+    authorizationId: uuid("authorization_id").notNull(),
+    expiresAt: instant("expires_at").notNull(),
+  },
+  (table) => [
+    uniqueIndex("authorization_codes_code").on(table.codeHash),
+    index("authorization_codes_expiry").on(table.expiresAt),
+  ],
+);
+
+/** The key of the nonces that proofs may name. One row. */
+export const nonceKeys = auth.table(
+  "nonce_keys",
+  { onlyRow: integer("only_row").primaryKey(), key: bytea("key").notNull() },
+  (table) => [check("nonce_keys_only_row", sql`${table.onlyRow} = 1`)],
 );
 
 /** Counters of attempts, each in a window that ends at `expire`; keys are digests. */

@@ -19,7 +19,11 @@ import type { Metrics } from "../platform/observability/metrics.ts";
 import type { BoundContract } from "../platform/openapi/bind.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
-import { grantTypes } from "./client-settings.ts";
+import { type AuthorizationCodes, createAuthorizationCodes } from "./challenge/authorization-codes.ts";
+import { createChallenge } from "./challenge/challenge.ts";
+import { createExchangeCode } from "./challenge/exchange-code.ts";
+import { createFindPhoneHolder, type FindPhoneHolder } from "./challenge/phone-holder.ts";
+import { allGrantTypes } from "./client-settings.ts";
 import { createAuthenticator, VerifiedSecrets } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
@@ -41,6 +45,8 @@ import { createDatabaseCounters } from "./limits/database-counters.ts";
 import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { shareHashing } from "./password-hashing/argon2id.ts";
+import { createNonces } from "./proofs/nonces.ts";
+import { createVerifyProof, type VerifyProof } from "./proofs/proof.ts";
 import { authRpc } from "./rpc.ts";
 import { startPulse } from "./running-time.ts";
 import { outbox, readLeases, relayLeases } from "./schema.ts";
@@ -142,12 +148,22 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     verified,
     internalClient: settings.internalClient,
     platformSecurityApiKeys: settings.platformSecurityApiKeys,
+    firstPartyApps: settings.firstPartyApps !== undefined,
   });
-  const parts = { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing };
-  const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, parts);
+  const { issuers = [] } = settings.firstPartyApps ?? {};
+  const verifyProof = createVerifyProof({ nonces: createNonces(db, clock), clock, issuers });
+  const authorizationCodes = createAuthorizationCodes(db, clock);
+  const findPhoneHolder = createFindPhoneHolder(reads);
   const codes =
     settings.codes && createBuiltInVerifier({ settings: settings.codes, db, issuer, metrics, logger });
-  const metadata = serverMetadata(issuer, settings.clients);
+  const challenge =
+    settings.firstPartyApps &&
+    codes &&
+    createChallenge({ authenticator, codes, authorizationCodes, findPhoneHolder, verifyProof, clock });
+  const parts = { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing };
+  const apps = { verifyProof, authorizationCodes, findPhoneHolder };
+  const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, { ...parts, ...apps });
+  const metadata = serverMetadata(issuer, settings.clients, settings.firstPartyApps !== undefined);
   const http = authHttp(
     {
       authenticator,
@@ -158,7 +174,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       revoke,
       keys,
       metadata,
-      codes: undefined,
+      challenge,
     },
     {
       document,
@@ -269,6 +285,9 @@ interface Parts {
   readonly confirmed: Confirmed;
   readonly identities: ReturnType<typeof confirmedIdentities>;
   readonly guessing: ReturnType<typeof createGuessing>;
+  readonly verifyProof: VerifyProof;
+  readonly authorizationCodes: AuthorizationCodes;
+  readonly findPhoneHolder: FindPhoneHolder;
 }
 
 /** The limits of guesses, counted in the cache if there is one, and else in the database. */
@@ -291,13 +310,14 @@ function createAuthGuessing(
 function createTokens({ settings, metrics, logger }: Dependencies, parts: Parts) {
   const { issuer, otp } = settings;
   const { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing } = parts;
+  const { verifyProof, authorizationCodes, findPhoneHolder } = parts;
   const findPresented = createFindPresented(reads);
   const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
   const currentTokens = new CurrentTokens();
   const introspect = createIntrospect({ accessTokens, authorizations });
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, currentTokens, issuer });
   const outcomes = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
-    grant_type: grantTypes,
+    grant_type: allGrantTypes,
     outcome: tokenOutcomes,
   });
   const generateTokens = createGenerateTokens({
@@ -309,8 +329,12 @@ function createTokens({ settings, metrics, logger }: Dependencies, parts: Parts)
       }),
       otpChecks: createOtpChecks(otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(otp, clock),
+      exchangeCode: createExchangeCode({
+        ...{ authorizationCodes, findPhoneHolder, identities, tokenIssuer, findPresented, confirmed, clock },
+      }),
       guessing,
     }),
+    verifyProof,
     countOutcome: (grant_type, outcome) => outcomes.inc({ grant_type, outcome }),
   });
   return {

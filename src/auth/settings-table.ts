@@ -5,7 +5,13 @@ import type { SettingsTable } from "../platform/settings/settings.ts";
 import { baseUrl, confidential, issuerUrl } from "../platform/settings/urls.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
 import { codesTable } from "./codes-settings.ts";
-import { keyId, otpPublicKeys, publishedKeys, signingPrivateKey, signingPublicKey } from "./key-settings.ts";
+import {
+  keyId,
+  publishedKeys,
+  signingPrivateKey,
+  signingPublicKey,
+  verificationKeys,
+} from "./key-settings.ts";
 
 /** The path of the built-in OTP verifier, which this server has in development mode. */
 export const builtInVerifierPath = "/otp-verifier";
@@ -103,7 +109,7 @@ export const authTable = {
   OTP_VERIFICATION_TOKEN_PUBLIC_KEY: {
     description:
       "The key that OTP verification tokens are verified with; several, one after the other, while it is rotated. Needed if a client has the grant `phone_otp_token`.",
-    kind: otpPublicKeys,
+    kind: verificationKeys,
     development: "<generated OTP public key>",
     exampleFile: "otp-public-key.pem",
   },
@@ -121,6 +127,13 @@ export const authTable = {
     example: "https://otp.internal",
   },
   ...codesTable,
+  FIRST_PARTY_APPS: {
+    description:
+      "`on`: apps without a secret sign their users in, by `/oauth2/v1/authorize-challenge`. Needed if a client has the method `none`; off unless it is set.",
+    kind: oneOf(["on", "off"]),
+    development: "on",
+    example: "on",
+  },
   JANITOR_INTERVAL_SECONDS: {
     description: "How many seconds pass between removals of what has expired.",
     kind: integer(1, 86_400),

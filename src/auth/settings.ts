@@ -13,7 +13,7 @@ import {
   type TableReading,
 } from "../platform/settings/settings.ts";
 import { isLoopback } from "../platform/settings/urls.ts";
-import { developmentClients } from "./client-settings.ts";
+import { developmentClients, isPublic } from "./client-settings.ts";
 import { codesProblems, codesSettings } from "./codes-settings.ts";
 import { isKeyPair } from "./key-settings.ts";
 import { authTable, builtInVerifierPath } from "./settings-table.ts";
@@ -101,6 +101,11 @@ export function resolveAuthSettings(
     },
     /** Undefined: this service sends no codes. */
     codes: codesSettings(settings, environment),
+    /** Clients without a secret; undefined: they are not served. */
+    firstPartyApps:
+      settings.FIRST_PARTY_APPS === "on"
+        ? { issuers: issuersOf(settings.OAUTH_SERVER_ISSUER, environment === "development") }
+        : undefined,
     janitorIntervalSeconds: settings.JANITOR_INTERVAL_SECONDS,
   };
   return { value, problems };
@@ -119,6 +124,12 @@ function placeholdersOf(
     "generated key id": () => generated().signing.keyId,
     "generated OTP public key": () => generated().otp.publicKey,
   };
+}
+
+/** The issuer, and in development the same at localhost: what the proof of an app's key may be meant for. */
+function issuersOf(issuer: string, isDevelopment: boolean): string[] {
+  const local = issuer.replace(/^(https?:\/\/)(127\.0\.0\.1|\[::1\])(?=[:/])/, "$1localhost");
+  return isDevelopment && local !== issuer ? [issuer, local] : [issuer];
 }
 
 /** Whether a URL is that of the verifier built into this server. */
@@ -162,6 +173,13 @@ function crossChecks(
   }
   if (valid.RSA_PUBLISHED_KEYS?.some(({ kid }) => kid === valid.RSA_KEY_ID)) {
     problems.push(problem("RSA_KEY_ID", "must not be the kid of a key in RSA_PUBLISHED_KEYS"));
+  }
+  const app = valid.OAUTH_SERVER_CLIENTS?.find(isPublic);
+  if (app && valid.FIRST_PARTY_APPS !== "on") {
+    problems.push(problem("FIRST_PARTY_APPS", `must be on, as ${app.clientId} has the method none`));
+  }
+  if (valid.FIRST_PARTY_APPS === "on" && valid.OTP_VERIFIER === undefined) {
+    problems.push(problem("OTP_VERIFIER", "is missing, but FIRST_PARTY_APPS is on; it must be builtin"));
   }
   for (const [grant, name] of neededByGrants) {
     const client = valid.OAUTH_SERVER_CLIENTS?.find(({ grantTypes }) => grantTypes.includes(grant));

@@ -85,7 +85,7 @@ describe("a member that is not right is reported under its path, without its val
     [{ clientName: "" }, "[1].clientName must be 1 to 200 characters, none of them a control character"],
     [{ clientName: null }, "[1].clientName must be 1 to 200 characters, none of them a control character"],
     [
-      { clientAuthenticationMethods: ["none"] },
+      { clientAuthenticationMethods: ["private_key_jwt"] },
       "[1].clientAuthenticationMethods[0] must be one of client_secret_basic, client_secret_post",
     ],
     [
@@ -214,4 +214,49 @@ test("two lists have the same content if they say the same, in whatever order an
     expect(content([{ ...least, ...change }])).not.toBe(content([least]));
   }
   expect(content([])).not.toBe(content([least]));
+});
+
+describe("a client of the method none", () => {
+  const app = {
+    clientId: "app",
+    clientAuthenticationMethods: ["none"],
+    grantTypes: ["authorization_code", "refresh_token"],
+  };
+
+  test("has no secret, and defaults of its own", () => {
+    expect(parse([app])).toMatchObject({
+      value: [
+        {
+          ...{ clientId: "app", clientSecrets: [], clientAuthenticationMethods: ["none"] },
+          clientSettings: { audiences: [], mayIntrospect: false, signUp: false, attestationKeys: [] },
+        },
+      ],
+    });
+  });
+
+  const grant = "must be one of authorization_code, refresh_token";
+  test.each([
+    [{ clientSecret: "a-long-enough-secret" }, "[0].clientSecret must not be there, as the method is none"],
+    [{ clientAuthenticationMethods: ["none", "client_secret_basic"] }, "must be none alone, or without it"],
+    [
+      { clientSettings: { mayIntrospect: true } },
+      "[0].clientSettings.mayIntrospect must not be true, as the method is none",
+    ],
+    [
+      { clientSettings: { attestationKeys: ["hunter2"] } },
+      "[0].clientSettings.attestationKeys[0] must be public keys",
+    ],
+    ...["password", "auth", "phone_otp", "phone_otp_token"].map(
+      (one) => [{ grantTypes: ["authorization_code", one] }, `[0].grantTypes[1] ${grant}`] as const,
+    ),
+  ] as const)("%j is refused", (change, problem) => {
+    expect(parse([{ ...app, ...change }])).toEqual({ problems: [expect.stringContaining(problem)] });
+  });
+
+  test("alone has the grant authorization_code", () => {
+    const grantTypes = ["authorization_code"];
+    expect(parse([{ ...least, grantTypes }])).toEqual({
+      problems: [expect.stringContaining("[0].grantTypes[0] must be one of password, refresh_token")],
+    });
+  });
 });

@@ -7,10 +7,10 @@ import {
 } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
-  otpPublicKeys,
   publishedKeys,
   signingPrivateKey,
   signingPublicKey,
+  verificationKeys,
 } from "../../src/auth/key-settings.ts";
 import { parse as parseKind, type SettingKind } from "../../src/platform/settings/kinds.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
@@ -119,7 +119,7 @@ describe("the OTP verification key", () => {
     ["P-256", () => p256.publicKey],
     ["Ed25519", () => ed25519.publicKey],
   ])("is taken: %s", (_, key) => {
-    expect(parse(otpPublicKeys, pemOf(key()))).toEqual({ value: [pemOf(key())] });
+    expect(parse(verificationKeys, pemOf(key()))).toEqual({ value: [pemOf(key())] });
   });
 
   const type = "must be an RSA, EC P-256 or Ed25519 key, but is of type";
@@ -138,9 +138,9 @@ describe("the OTP verification key", () => {
     ["RSA of exponent 3", () => rsaKeys("weak", 2048, 3).publicKey, `${odd} 3`],
     ["a private key", () => ed25519.privateKey, `${form}, but holds a block PRIVATE KEY`],
   ])("is refused: %s", (_, key, problem) => {
-    expect(parse(otpPublicKeys, pemOf(key()))).toEqual(refused(problem));
+    expect(parse(verificationKeys, pemOf(key()))).toEqual(refused(problem));
     const behind = pemOf(ed25519.publicKey) + pemOf(key());
-    expect(parse(otpPublicKeys, behind)).toEqual(refused(problem));
+    expect(parse(verificationKeys, behind)).toEqual(refused(problem));
   });
 });
 

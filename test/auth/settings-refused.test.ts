@@ -190,6 +190,17 @@ test.each([
   for (const one of expected) expect(lines.join()).toContain(one);
 });
 
+test("a client without a secret needs FIRST_PARTY_APPS", async () => {
+  const app = { clientId: "app", clientAuthenticationMethods: ["none"], grantTypes: ["authorization_code"] };
+  const OAUTH_SERVER_CLIENTS = JSON.stringify([app]);
+  const lines = await problemLines(() => readAuth(production({ OAUTH_SERVER_CLIENTS })));
+  expect(lines.join()).toContain("FIRST_PARTY_APPS must be on, as app has the method none");
+  const without = await problemLines(() =>
+    readAuth(production({ OAUTH_SERVER_CLIENTS, FIRST_PARTY_APPS: "on" })),
+  );
+  expect(without.join()).toContain("OTP_VERIFIER is missing, but FIRST_PARTY_APPS is on");
+});
+
 test("a message holds no secret, whatever is wrong", async () => {
   const secret = "hunter2-hunter2-hunter2";
   const wrong = {

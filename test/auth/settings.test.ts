@@ -49,6 +49,7 @@ describe("development", () => {
           ...{ session: 3, phone_network: 5, phone: 10, address: 60, network: 120, prefix: 60, client: 1000 },
         },
       },
+      firstPartyApps: { issuers: ["http://127.0.0.1:8080/api/auth", "http://localhost:8080/api/auth"] },
       janitorIntervalSeconds: 60,
     });
     expect(clients).toEqual([

@@ -5,9 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
 import { type AuthApi, authApi } from "../support/auth-api.ts";
+import { withClients } from "../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import type { Contract } from "../support/contract-check.ts";
 import { copyEmbeddedDatabase } from "../support/embedded-template.ts";
+import { appClient } from "../support/public-app.ts";
+import { generousLimits } from "../support/sent-code.ts";
 import type { Deployment } from "./status-cases.ts";
 
 export interface Deployments {
@@ -24,6 +27,8 @@ function sharedSettings(): Record<string, string> {
     RSA_PRIVATE_KEY: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
     RSA_PUBLIC_KEY: publicKey.export({ type: "spki", format: "pem" }).toString(),
     RSA_KEY_ID: "shared",
+    ...withClients(appClient("app")),
+    ...generousLimits,
   };
 }
 

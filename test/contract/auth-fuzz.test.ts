@@ -47,7 +47,7 @@ const ofContent: Record<string, RegExp> = {
   "429": /slow_down/,
 };
 const ofOAuth =
-  /"error":"(invalid_grant|invalid_scope|invalid_token|unauthorized_client|unsupported_grant_type)"|is required for grant_type|a second time/;
+  /"error":"(invalid_client|invalid_grant|invalid_scope|invalid_token|unauthorized_client|unsupported_grant_type)"|is required for grant_type|a second time|\/header\/DPoP is missing|beside login_hint/;
 
 const formType = "application/x-www-form-urlencoded";
 

@@ -7,9 +7,19 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { guessingRules } from "../../src/auth/limits/guessing.ts";
 import { basic, type CallOptions, internal, mobileApp, newPhone } from "../support/auth-api.ts";
 import { readContract } from "../support/contract-check.ts";
+import { newKeyPair, publicApp } from "../support/public-app.ts";
+import { newMobilePhone, sentCode } from "../support/sent-code.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { type Deployments, startDeployments } from "./auth-deployments.ts";
-import { type Case, casesFrom, one, statusRun, withoutCredentials, withRaw } from "./status-cases.ts";
+import {
+  type Case,
+  casesFrom,
+  one,
+  type Request,
+  statusRun,
+  withoutCredentials,
+  withRaw,
+} from "./status-cases.ts";
 
 const contract = readContract("auth");
 let deployments: Deployments;
@@ -33,11 +43,22 @@ async function someoneNew() {
   return { id: (await healthy().newIdentity()).id };
 }
 
+/** An app that signs its user in. */
+async function someApp() {
+  const issuer = "http://127.0.0.1/api/auth";
+  return publicApp({
+    ...{ clientId: "app", issuer, keys: await newKeyPair(), next: healthy },
+    otp: (phone) => sentCode([{ logs: () => deployments.logs("healthy") }], phone),
+  });
+}
+const challengeOfSomeone = async (more: Record<string, string> = {}) =>
+  (await someApp()).beginning(newMobilePhone(), more);
+
 const nobody = { id: "nobody" };
 const fieldsOfSomeoneNew = () => ({ id: randomUUID(), phone: newPhone() });
 
 /** A request to each operation with which nothing is wrong, about an identity that does not exist. */
-const wellFormed: Record<string, () => CallOptions> = {
+const wellFormed: Record<string, Request> = {
   createIdentity: () => ({ as: internal, json: fieldsOfSomeoneNew() }),
   findIdentityByPhone: () => ({ as: internal, query: "?phone=%2B12025550000" }),
   getIdentity: () => ({ as: internal, path: nobody }),
@@ -47,6 +68,7 @@ const wellFormed: Record<string, () => CallOptions> = {
   removeIdentityPassword: () => ({ as: internal, path: nobody }),
   clearIdentityAttempts: () => ({ as: internal, path: nobody }),
   generateTokens: () => ({ as: mobileApp, form: { grant_type: "auth", auth_id: "nobody" } }),
+  challengeAuthorization: () => challengeOfSomeone(),
   introspectToken: () => ({ as: internal, form: { token: known.token } }),
   revokeToken: () => ({ as: internal, form: { token: known.token } }),
   getKeySet: () => ({}),
@@ -63,7 +85,7 @@ const aboutOne = [
   "clearIdentityAttempts",
 ];
 const aboutIdentities = ["createIdentity", "findIdentityByPhone", ...aboutOne];
-const oauth = ["generateTokens", "introspectToken", "revokeToken"];
+const oauth = ["generateTokens", "challengeAuthorization", "introspectToken", "revokeToken"];
 const open = ["getKeySet", "getOpenIdConfiguration", "getAuthorizationServerMetadata"];
 /** The token operation answers wrong credentials with 400. */
 const with401 = [...aboutIdentities, "introspectToken", "revokeToken"];
@@ -116,6 +138,11 @@ const successes: Case[] = [
     as: mobileApp,
     form: { grant_type: "auth", auth_id: known.id },
   })),
+  one("challengeAuthorization", 200, "for the right code", async () => {
+    const [app, phone] = [await someApp(), newMobilePhone()];
+    await healthy().newIdentity({ phone });
+    return app.withCode(phone);
+  }),
   one("introspectToken", 200, "for an active token", () => ({ as: internal, form: { token: known.token } })),
   one("introspectToken", 200, "for garbage", () => ({ as: internal, form: { token: "garbage" } })),
   one("revokeToken", 200, "for a token of the caller", async () => ({
@@ -144,6 +171,13 @@ const badInput: Case[] = [
     withoutCredentials,
   ),
   ...each(["generateTokens"], { status: 400, when: "for nobody", code: "invalid_grant" }),
+  one(
+    "challengeAuthorization",
+    400,
+    "without PKCE",
+    () => challengeOfSomeone({ code_challenge: "" }),
+    invalid,
+  ),
   one("introspectToken", 400, "without a token", () => ({ as: internal, form: {} }), invalid),
   ...["introspectToken", "revokeToken"].flatMap((operation) =>
     ["x=1&x=2", "token=a"].map((more) =>
@@ -162,6 +196,24 @@ const badInput: Case[] = [
 const guess = basic("internal", "wrong");
 const unauthenticated = either("unauthenticated", "invalid_client");
 const refusals: Case[] = [
+  one(
+    "challengeAuthorization",
+    403,
+    "until it has the code",
+    () => challengeOfSomeone(),
+    "insufficient_authorization",
+  ),
+  one(
+    "challengeAuthorization",
+    429,
+    "for a second code at once",
+    async () => {
+      const [app, phone] = [await someApp(), newMobilePhone()];
+      await app.session(phone);
+      return app.beginning(phone);
+    },
+    "slow_down",
+  ),
   ...each(with401, { status: 401, when: "without credentials", code: unauthenticated }, withoutCredentials),
   ...each(with401, { status: 401, when: "with a wrong secret", code: unauthenticated }, (request) => ({
     ...request,

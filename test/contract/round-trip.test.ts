@@ -72,6 +72,7 @@ const roundTrips: Readonly<Record<string, { readonly readBy: string; readonly se
 const noEffect = "none, as its description says";
 const byGrants = "test/auth/grants/grants.test.ts";
 const byClientSecrets = "test/auth/clients/client-secret-post.test.ts";
+const byChallenges = "test/auth/challenge/sign-in.test.ts";
 const byDevices = "test/push/http.test.ts";
 
 /** Members that do not come back, each with the test that shows what it does. */
@@ -86,6 +87,16 @@ const shownBy: Readonly<Record<string, string>> = {
   "generateTokens.scope": byGrants,
   "generateTokens.client_id": byClientSecrets,
   "generateTokens.client_secret": byClientSecrets,
+  "generateTokens.code": byChallenges,
+  "generateTokens.code_verifier": byChallenges,
+  "challengeAuthorization.client_id": byChallenges,
+  "challengeAuthorization.response_type": byChallenges,
+  "challengeAuthorization.login_hint": byChallenges,
+  "challengeAuthorization.scope": byChallenges,
+  "challengeAuthorization.code_challenge": byChallenges,
+  "challengeAuthorization.code_challenge_method": byChallenges,
+  "challengeAuthorization.auth_session": byChallenges,
+  "challengeAuthorization.otp": byChallenges,
   "introspectToken.token_type_hint": noEffect,
   "introspectToken.client_id": byClientSecrets,
   "introspectToken.client_secret": byClientSecrets,

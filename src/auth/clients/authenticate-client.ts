@@ -1,7 +1,7 @@
 import { createHash, hash as digest, randomBytes, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { ServiceError } from "../../platform/base/errors.ts";
-import { AuthErrorKinds } from "../errors.ts";
+import { AuthErrorKinds, invalidClient } from "../errors.ts";
 import { verifyClientSecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticationMethod, Client, ClientRepository } from "./client-repository.ts";
 
@@ -53,10 +53,20 @@ export class VerifiedSecrets {
 export type Caller = { readonly clientId: string } & (
   | { readonly kind: "internal" | "platform" }
   | { readonly kind: "client"; readonly client: Client }
+  | PublicCaller
 );
+
+/** A client that has no secret: anybody who knows its id. */
+interface PublicCaller {
+  readonly kind: "public";
+  readonly clientId: string;
+  readonly client: Client;
+}
 
 /** Refuses a caller that may not introspect tokens of this issuer. */
 export function requireIntrospection(caller: Caller): void {
+  // Where a secret is needed, its id makes it nobody.
+  if (caller.kind === "public") throw invalidClient();
   if (caller.kind !== "client" || caller.client.clientSettings.mayIntrospect) return;
   throw new ServiceError(
     AuthErrorKinds.mayNotIntrospect,
@@ -74,6 +84,8 @@ interface Dependencies {
   readonly verified: VerifiedSecrets;
   readonly internalClient: { readonly clientId: string; readonly clientSecrets: readonly string[] };
   readonly platformSecurityApiKeys: readonly string[];
+  /** Whether clients without a secret are served. */
+  readonly firstPartyApps: boolean;
 }
 
 /** A secret that may be one of a client's, and the stored hash to verify it against. */
@@ -95,6 +107,8 @@ export interface Authenticator {
   client(authorization: string | undefined): Caller | undefined | Promise<Caller | undefined>;
   /** Credentials in the body of a request, of a client that lists `client_secret_post`. */
   posted(id: string, secret: string): Promise<Caller | undefined>;
+  /** A client of the method `none`. */
+  publicClient(id: string): Promise<PublicCaller | undefined>;
   /** Basic credentials of the internal client only. */
   internal(authorization: string | undefined): Caller | undefined;
   /** The key of the platform security interface. */
@@ -142,12 +156,18 @@ function isStillValid(cached: { readonly secretHash: string }, client: Client): 
 const callerOf = (client: Client): Caller => ({ kind: "client", clientId: client.clientId, client });
 
 export function createAuthenticator(dependencies: Dependencies): Authenticator {
-  const { clients, verified, internalClient, platformSecurityApiKeys } = dependencies;
+  const { clients, verified, internalClient, platformSecurityApiKeys, firstPartyApps } = dependencies;
 
   function internal(pairs: readonly Credentials[]): Caller | undefined {
     const { clientId, clientSecrets } = internalClient;
     const isRight = pairs.some(({ id, secret }) => id === clientId && isOneOf(clientSecrets, secret));
     return isRight ? { kind: "internal", clientId } : undefined;
+  }
+
+  /** The enabled client with this id, if it lists the method. */
+  async function listing(id: string, method: AuthenticationMethod): Promise<Client | undefined> {
+    const client = id.includes("\0") ? undefined : await clients.findEnabled(id);
+    return client?.authenticationMethods.includes(method) ? client : undefined;
   }
 
   /** The pairs whose id is that of an enabled client that lists the method, with each of the client's hashes. */
@@ -157,8 +177,8 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
   ): Promise<Candidate[]> {
     const found: Candidate[] = [];
     for (const { id, secret } of pairs) {
-      const client = id.includes("\0") ? undefined : await clients.findEnabled(id);
-      if (!client?.authenticationMethods.includes(method)) continue;
+      const client = await listing(id, method);
+      if (!client) continue;
       found.push(...client.secretHashes.map((secretHash) => ({ client, secretHash, secret })));
     }
     return found;
@@ -208,6 +228,10 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     async posted(id, secret) {
       const right = await registered([{ id, secret }], "client_secret_post");
       return right && callerOf(right.client);
+    },
+    async publicClient(id) {
+      const client = firstPartyApps ? await listing(id, "none") : undefined;
+      return client && { kind: "public", clientId: client.clientId, client };
     },
     platform: (apiKey) =>
       apiKey !== undefined && isOneOf(platformSecurityApiKeys, apiKey)

@@ -8,8 +8,8 @@ import { clients } from "../schema.ts";
 /** A client as it is stored. */
 export type Client = typeof clients.$inferSelect;
 
-/** How a client sends its id and secret (RFC 7591 section 2): in the Authorization header, or in the body. */
-export type AuthenticationMethod = "client_secret_basic" | "client_secret_post";
+/** How a client authenticates (RFC 7591 section 2): in the Authorization header, in the body, or by its id alone. */
+export type AuthenticationMethod = "client_secret_basic" | "client_secret_post" | "none";
 
 /** Milliseconds that a client, or that there is none, may be cached for checking credentials. */
 const maxAgeMs = 1_000;

@@ -1,9 +1,11 @@
 import { invalidInput, ServiceError } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
-import { type GrantType, grantTypes } from "../client-settings.ts";
+import { allGrantTypes, type GrantType, grantTypes } from "../client-settings.ts";
 import type { Caller } from "../clients/authenticate-client.ts";
+import { chooseScopes } from "../clients/choose-scopes.ts";
 import type { Client } from "../clients/client-repository.ts";
 import { AuthErrorKinds, invalidGrant } from "../errors.ts";
+import type { VerifyProof } from "../proofs/proof.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
 import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 
@@ -15,26 +17,36 @@ export const tokenOutcomes = ["issued", "refused"] as const;
 
 interface Dependencies {
   readonly grants: Readonly<Record<GrantType, Grant>>;
+  readonly verifyProof: VerifyProof;
   /** Counts a request that its grant has decided. */
   readonly countOutcome: (grantType: GrantType, outcome: (typeof tokenOutcomes)[number]) => void;
 }
 
-export type GenerateTokens = (caller: Caller, body: TokenBody, context: RequestContext) => Promise<TokenPair>;
+/** @param proof the header DPoP, which is read for clients without a secret only */
+export type GenerateTokens = (
+  caller: Caller,
+  body: TokenBody,
+  context: RequestContext,
+  proof: string | undefined,
+) => Promise<TokenPair>;
 
 /** Creates the pipeline for token requests of every grant type. */
-export function createGenerateTokens({ grants, countOutcome }: Dependencies): GenerateTokens {
-  return async (caller, body, context) => {
+export function createGenerateTokens({ grants, verifyProof, countOutcome }: Dependencies): GenerateTokens {
+  return async (caller, body, context, proof) => {
     const { grant_type, ...parameters } = body;
-    const grantType = grantTypes.find((type) => type === grant_type);
+    const types: readonly GrantType[] = caller.kind === "public" ? allGrantTypes : grantTypes;
+    const grantType = types.find((type) => type === grant_type);
     if (!grantType) {
-      const message = `grant_type must be one of ${grantTypes.join(", ")}.`;
+      const message = `grant_type must be one of ${types.join(", ")}.`;
       throw new ServiceError(AuthErrorKinds.unsupportedGrantType, message);
     }
     const client = permittedClient(caller, grantType);
     const grant = grants[grantType];
     requireParameters(grant, grantType, parameters);
+    const isPublic = caller.kind === "public";
     const request: TokenRequest = {
       client,
+      keyThumbprint: isPublic ? await verifyProof(proof, "/oauth2/v1/tokens") : undefined,
       parameters,
       context,
       chooseScopes: (permitted) => chooseScopes(parameters.scope, permitted),
@@ -47,7 +59,8 @@ export function createGenerateTokens({ grants, countOutcome }: Dependencies): Ge
 }
 
 function permittedClient(caller: Caller, grantType: GrantType): Client {
-  if (caller.kind === "client" && caller.client.grantTypes.includes(grantType)) return caller.client;
+  if ((caller.kind === "client" || caller.kind === "public") && caller.client.grantTypes.includes(grantType))
+    return caller.client;
   throw new ServiceError(
     AuthErrorKinds.unauthorizedClient,
     `This client may not use grant_type=${grantType}.`,
@@ -59,18 +72,4 @@ function requireParameters({ requires }: Grant, grantType: GrantType, parameters
   if (missing.length === 0) return;
   const message = `is required for grant_type=${grantType}`;
   throw invalidInput(missing.map((name) => ({ pointer: `/body/${name}`, message })));
-}
-
-/** scope-token of RFC 6749 section 3.3. */
-const scopeToken = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
-
-function chooseScopes(requested: string | undefined, permitted: readonly string[]): readonly string[] {
-  if (requested === undefined) return permitted;
-  const scopes = [...new Set(requested.split(" ").filter((scope) => scope !== ""))];
-  const refused = scopes.find((scope) => !scopeToken.test(scope) || !permitted.includes(scope));
-  if (refused === undefined && scopes.length > 0) return scopes;
-  throw new ServiceError(
-    AuthErrorKinds.invalidScope,
-    "The scope asks for more than is permitted, or is malformed.",
-  );
 }

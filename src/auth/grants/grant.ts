@@ -14,12 +14,16 @@ export interface TokenParameters {
   readonly phone?: string | undefined;
   readonly auth_id?: string | undefined;
   readonly otp_verification_token?: string | undefined;
+  readonly code?: string | undefined;
+  readonly code_verifier?: string | undefined;
   readonly scope?: string | undefined;
 }
 
 /** A parsed token request of a client that may use the grant. */
 export interface TokenRequest {
   readonly client: Client;
+  /** Of the key that a client without a secret has proven; undefined for others. */
+  readonly keyThumbprint: string | undefined;
   readonly parameters: TokenParameters;
   readonly context: RequestContext;
   /** The requested scopes if all of them are among `permitted`, or all of `permitted`; throws invalid_scope. */

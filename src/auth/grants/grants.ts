@@ -1,5 +1,6 @@
-/** The five grants of the token endpoint. */
+/** The grants of the token endpoint. */
 import { unavailable } from "../../platform/base/errors.ts";
+import type { ExchangeCode } from "../challenge/exchange-code.ts";
 import type { GrantType } from "../client-settings.ts";
 import type { Identities } from "../identities/identities.ts";
 import { comparedEmail, type Identity } from "../identities/identity.ts";
@@ -21,6 +22,7 @@ interface Dependencies {
   readonly rotateRefreshToken: RotateRefreshToken;
   readonly otpChecks: OtpChecks;
   readonly verifyOtpProof: VerifyOtpProof;
+  readonly exchangeCode: ExchangeCode;
   readonly guessing: Guessing;
 }
 
@@ -53,7 +55,8 @@ function required(parameters: TokenParameters, name: keyof TokenParameters): str
 const judgedWithinMs = 2_500;
 
 export function createGrants(dependencies: Dependencies): Record<GrantType, Grant> {
-  const { identities, tokenIssuer, rotateRefreshToken, otpChecks, verifyOtpProof, guessing } = dependencies;
+  const { identities, tokenIssuer, rotateRefreshToken, otpChecks, verifyOtpProof } = dependencies;
+  const { exchangeCode, guessing } = dependencies;
   // Verified if there is no identity, so that an unknown username takes as long as a known one.
   const dummyHash = hashOfNobody();
 
@@ -111,8 +114,11 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     /** RFC 6749 section 6. */
     refresh_token: {
       requires: ["refresh_token"],
-      redeem: ({ client, parameters, chooseScopes, context: { requestId } }) =>
-        rotateRefreshToken(client, required(parameters, "refresh_token"), chooseScopes, requestId),
+      redeem: ({ client, keyThumbprint, parameters, chooseScopes, context: { requestId } }) =>
+        rotateRefreshToken(client, {
+          token: required(parameters, "refresh_token"),
+          ...{ keyThumbprint, chooseScopes, requestId },
+        }),
     },
 
     phone_otp: guessableGrant("phone_otp", {
@@ -139,6 +145,17 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
         const identityId = required(request.parameters, "auth_id");
         return tokenIssuer.authorize(request.client, "auth", { identityId }, scopesOf(request));
       },
+    },
+
+    /** RFC 6749 section 4.1.3, of a challenge. */
+    authorization_code: {
+      requires: ["code", "code_verifier"],
+      redeem: ({ client, keyThumbprint, parameters }) =>
+        exchangeCode(client, {
+          code: required(parameters, "code"),
+          codeVerifier: required(parameters, "code_verifier"),
+          keyThumbprint,
+        }),
     },
 
     phone_otp_token: {

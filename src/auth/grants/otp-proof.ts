@@ -1,8 +1,8 @@
-import { createHash, createPublicKey, type KeyObject } from "node:crypto";
+import { createHash, createPublicKey } from "node:crypto";
 import type { JWTPayload } from "jose";
 import type { Clock } from "../../platform/base/clock.ts";
 import { unavailable } from "../../platform/base/errors.ts";
-import { isNumericDate, readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
+import { algorithmOf, isNumericDate, readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 
 /** Seconds that the clocks of the two services may differ. */
@@ -21,22 +21,6 @@ interface OtpProof {
  * @throws unavailable if there are no keys
  */
 export type VerifyOtpProof = (token: string, phone: string | undefined) => Promise<OtpProof | undefined>;
-
-/** The algorithm follows from the type of the key, never from the header of the token. */
-function algorithmOf(key: KeyObject): string {
-  switch (key.asymmetricKeyType) {
-    case "rsa":
-      return "RS256";
-    case "ec":
-      return "ES256";
-    case "ed25519":
-      return "EdDSA";
-    default:
-      throw new Error(
-        `OTP_VERIFICATION_TOKEN_PUBLIC_KEY has a key of an unsupported type: ${key.asymmetricKeyType}`,
-      );
-  }
-}
 
 /** The phone in the claims, in canonical form. The first of the claims that is there must have it. */
 function provenPhone({ phone_number, phone, sub }: JWTPayload): string | undefined {

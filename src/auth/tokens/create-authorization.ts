@@ -15,6 +15,8 @@ export interface AuthenticatedSubject {
   readonly identityId: string;
   /** The phone number that was proven; must still be the identity's. */
   readonly phone?: string;
+  /** The latest ending of the identity when it was found; there must be no other. */
+  readonly identityGeneration?: number;
   /** The hash of the password that was checked; must still be the identity's. */
   readonly passwordHash?: string;
   /** Must not have been redeemed yet; creating the authorization redeems it. */
@@ -28,6 +30,8 @@ interface NewAuthorization {
   readonly subject: AuthenticatedSubject;
   readonly scopes: readonly string[];
   readonly refreshToken: RefreshToken;
+  /** Of the key that its refresh tokens are bound to (RFC 7638, base64url); undefined: to none. */
+  readonly keyThumbprint?: string | undefined;
 }
 
 /**
@@ -84,7 +88,7 @@ const insertAuthorizations = prepared(
   ({ requested }) => sql`
     with requested as (
       select * from json_to_recordset(${requested}::text::json) as row (
-        ${id} uuid, ${identityId} text, ${phone} text, ${passwordHash} text, ${proofHash} bytea,
+        ${id} uuid, ${identityId} text, ${phone} text, required_generation bigint, ${own.keyThumbprint} bytea, ${passwordHash} text, ${proofHash} bytea,
         proof_expires timestamptz, ${clientId} text, ${grantType} text, ${scopes} text[],
         refresh_seconds int, access_seconds int, ${familyHash} bytea, ${refreshHash} bytea)
     ), eligible as (
@@ -100,7 +104,7 @@ const insertAuthorizations = prepared(
     ), dated as (
       select eligible.*, moment + refresh_seconds * interval '1 second' as refresh_end,
         moment + access_seconds * interval '1 second' as access_end
-      from eligible
+      from eligible where required_generation is null or required_generation = ${own.identityGeneration}
     ), redeemed as (
       insert into ${redeemedOtpProofs} (${proofHash}, ${proofExpiresAt})
       select ${proofHash}, proof_expires from eligible where ${proofHash} is not null
@@ -108,10 +112,10 @@ const insertAuthorizations = prepared(
     ), granted as (
       insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
         ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.accessExpiresAt},
-        ${own.expiryDay}, ${familyHash}, ${refreshHash})
+        ${own.expiryDay}, ${familyHash}, ${refreshHash}, ${own.keyThumbprint})
       select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, moment, ${own.clientGeneration},
         ${own.identityGeneration}, refresh_end, access_end, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
-        ${familyHash}, ${refreshHash}
+        ${familyHash}, ${refreshHash}, ${own.keyThumbprint}
       from dated
       where ${proofHash} is null or ${proofHash} in (select ${proofHash} from redeemed)
       returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
@@ -126,13 +130,16 @@ async function create(db: Database, requested: readonly NewAuthorization[]): Pro
 }
 
 /** The authorization as JSON, with the column names of the statement. */
-function requestedRow({ client, grantType, subject, scopes, refreshToken }: NewAuthorization) {
-  const { identityId, phone, passwordHash, otpProof } = subject;
+function requestedRow({ client, grantType, subject, scopes, ...tokens }: NewAuthorization) {
+  const { identityId, phone, passwordHash, otpProof, identityGeneration } = subject;
+  const { refreshToken, keyThumbprint } = tokens;
   return {
     [authorizations.id.name]: refreshToken.authorizationId,
     [authorizations.identityId.name]: identityId,
     [identities.phone.name]: phone,
     [identities.passwordHash.name]: passwordHash,
+    required_generation: identityGeneration,
+    [authorizations.keyThumbprint.name]: keyThumbprint && hexOfBytea(Buffer.from(keyThumbprint, "base64url")),
     [redeemedOtpProofs.proofHash.name]: otpProof && hexOfBytea(otpProof.hash),
     proof_expires: otpProof?.expiresAt,
     [authorizations.clientId.name]: client.clientId,

@@ -11,6 +11,8 @@ export interface AuthorizationFacts {
   readonly clientId: string;
   readonly identityId: string;
   readonly scopes: readonly string[];
+  /** Of the key that the tokens are bound to (RFC 7638, base64url); undefined: to none. */
+  readonly keyThumbprint?: string | undefined;
 }
 
 interface Current {
@@ -30,8 +32,8 @@ export class CurrentTokens {
   readonly #current = new LRUCache<string, Current>({ max: maxRemembered });
 
   /** Remembers a token that the database has stored, in place of the one before it. */
-  remember(token: RefreshToken, { clientId, identityId, scopes }: AuthorizationFacts): void {
-    const facts = { clientId, identityId, scopes };
+  remember(token: RefreshToken, { clientId, identityId, scopes, keyThumbprint }: AuthorizationFacts): void {
+    const facts = { clientId, identityId, scopes, keyThumbprint };
     this.#current.set(token.authorizationId, { digest: digestOf(token), facts });
   }
 

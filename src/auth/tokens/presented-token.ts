@@ -34,12 +34,18 @@ export interface PresentedToken {
   readonly clientId: string;
   readonly identityId: string;
   readonly scopes: readonly string[];
+  /** Of the key that the tokens are bound to (RFC 7638, base64url); undefined: to none. */
+  readonly keyThumbprint: string | undefined;
   /** Of the authorization, by the database's clock. */
   readonly state: "ACTIVE" | "REVOKED" | "EXPIRED";
   /** Whether the token is the current one. Otherwise it has been replaced. */
   readonly isCurrent: boolean;
   /** If its successor is the current token and a retry may still have it: the pair, sealed. */
   readonly sealedPair: Buffer | undefined;
+  /** The same of a bound one, however late: the successor, sealed. */
+  readonly sealedSuccessor: Buffer | undefined;
+  /** Whether a retry with it is later than the grace window. */
+  readonly isLate: boolean;
   /** Seconds until the current token expires, begun ones counted. */
   readonly secondsLeft: number;
 }
@@ -56,11 +62,19 @@ export function createFindPresented(reads: Reads): FindPresented {
   return async (token) => {
     const found = await find(keyOf(token));
     if (!found || !matchesHash(token.family, Buffer.from(found.familyHash, "hex"))) return undefined;
-    const { clientId, identityId, scopes, state, isCurrent, secondsLeft } = found;
-    const sealedPair = found.sealedPair === null ? undefined : Buffer.from(found.sealedPair, "hex");
-    const { authorizationId } = token;
-    return { authorizationId, clientId, identityId, scopes, state, isCurrent, sealedPair, secondsLeft };
+    const { key: _key, familyHash: _family, keyThumbprint, sealedPair, sealedSuccessor, ...rest } = found;
+    return {
+      ...rest,
+      authorizationId: token.authorizationId,
+      keyThumbprint: bytesOf(keyThumbprint)?.toString("base64url"),
+      sealedPair: bytesOf(sealedPair),
+      sealedSuccessor: bytesOf(sealedSuccessor),
+    };
   };
+}
+
+function bytesOf(hex: string | null): Buffer | undefined {
+  return hex === null ? undefined : Buffer.from(hex, "hex");
 }
 
 /** The id of the authorization and, after a dot, the hash of the rotating part. */
@@ -75,20 +89,38 @@ const batch = names(rotationBatches, "b");
 
 const presentedHash = sql`decode(substr(requested.value, ${authorizationIdLength + 2}::int), 'hex')`;
 
+/** Whether the grace window that began then has closed, in running time, for the client in the row `owner`. */
+const hasClosed = (begin: SQL) => sql`
+  ${begin} + ${jsonMember(client.tokenSettings, "refreshGraceSeconds")}::int * interval '1 second' <= ${runningNow}`;
+
 /** The grace window begins when the commit of the rotation was seen to succeed; it is measured in running time. */
 const isWindowClosed = sql`exists (
   select from ${rotationBatches} b, ${clients} owner
   where ${batch.id} = ${replaced.batchId} and ${client.clientId} = ${authorization.clientId}
-    and ${batch.seenAt} + ${jsonMember(client.tokenSettings, "refreshGraceSeconds")}::int * interval '1 second'
-      <= ${runningNow})`;
+    and ${hasClosed(sql`${batch.seenAt}`)})`;
+
+/**
+ * Whether the last rotation of the authorization in the row `a`, whose tokens are bound to a key, was longer ago than
+ * the grace window. Its window begins with its statement: that it closes decides nothing alone.
+ */
+const isLate = sql`case when ${authorization.replacedAt} is null then false else exists (
+  select from ${clients} owner where ${client.clientId} = ${authorization.clientId}
+    and ${hasClosed(sql`${authorization.replacedAt}`)}) end`;
+
+const hashOf = ({ rotating }: RefreshToken) => sql`decode(${hashPart(rotating).toString("hex")}, 'hex')`;
+
+/** Whether the token is the one that the authorization in the row `a`, whose tokens are bound, has replaced last, late. */
+export function isLateRepeat(token: RefreshToken): SQL {
+  return sql`(${authorization.replacedHash} = ${hashOf(token)} and ${isLate})`;
+}
 
 /**
  * Whether the token is one that the authorization in the row `a` has replaced, and whose pair no retry may have any
  * more: to present it is reuse.
  */
-export function isReuse({ rotating }: RefreshToken): SQL {
-  const hash = sql`decode(${hashPart(rotating).toString("hex")}, 'hex')`;
-  return sql`(${authorization.refreshHash} <> ${hash} and not exists (
+export function isReuse(token: RefreshToken): SQL {
+  const hash = hashOf(token);
+  return sql`(${authorization.refreshHash} <> ${hash} and ${authorization.replacedHash} is distinct from ${hash} and not exists (
     select from ${replacedTokens} t where ${replaced.authorizationId} = ${authorization.id}
       and ${replaced.replacedHash} = ${hash} and not ${isWindowClosed}))`;
 }
@@ -98,6 +130,7 @@ const presented = selection({
   clientId: authorization.clientId,
   identityId: authorization.identityId,
   scopes: computed(listOf(text), sql`to_json(${authorization.scopes})`),
+  keyThumbprint: computed(nullable(text), sql`encode(${authorization.keyThumbprint}, 'hex')`),
   familyHash: computed(text, sql`encode(${authorization.familyHash}, 'hex')`),
   state: computed(
     oneOf(["ACTIVE", "REVOKED", "EXPIRED"]),
@@ -114,6 +147,12 @@ const presented = selection({
     sql`case when ${replaced.replacedHash} = ${presentedHash} and not ${isWindowClosed}
       then encode(${replaced.sealedPair}, 'hex') end`,
   ),
+  sealedSuccessor: computed(
+    nullable(text),
+    sql`case when ${authorization.replacedHash} = ${presentedHash}
+      then encode(${authorization.sealedSuccessor}, 'hex') end`,
+  ),
+  isLate: computed(boolean, isLate),
 });
 
 const allPresented = selection({

@@ -46,6 +46,13 @@ export function newRefreshToken(
   return { authorizationId, family, rotating: randomBytes(sizes.secret) };
 }
 
+/** The token of which the secret parts follow from another secret: whoever has that has the token, the same each time. */
+export function derivedRefreshToken(authorizationId: string, secret: Buffer): RefreshToken {
+  const derive = (part: string) =>
+    Buffer.from(hkdfSync("sha256", createSecretKey(secret), "", `gatepost first ${part}`, sizes.secret));
+  return { authorizationId, family: derive("family"), rotating: derive("rotating") };
+}
+
 /** The token as it is sent. */
 export function encodeRefreshToken({ authorizationId, family, rotating }: RefreshToken): string {
   const id = idBytes(authorizationId);

@@ -90,7 +90,7 @@ async function storeRevocation(
 
 function refuseOthers(caller: Caller, clientId: string): void {
   if (caller.kind === "internal") return;
-  if (caller.kind === "client" && caller.client.clientId === clientId) return;
+  if ((caller.kind === "client" || caller.kind === "public") && caller.clientId === clientId) return;
   throw new ServiceError(
     AuthErrorKinds.unauthorizedClient,
     "The token was issued to another client, which alone may revoke it.",

@@ -13,7 +13,11 @@
  *    stored, encrypted under the presented token, in the statement that makes it valid.
  * 7. A pair is handed out, the first time and to a retry, once the rotation is confirmed by the standbys that commits
  *    wait for.
- * 8. The database's clock decides, in the statement that decides: a pause of a process, or of the database, is
+ * 8. Tokens that are bound to a key are exchanged by who has proven it. Another key is refused and ends nothing. For them
+ *    the grace lasts until the successor is used, and a retry gets an access token of its own, so that an app which was
+ *    killed after a rotation goes on (an exception to 3 and 4). Three rotations in a row that are each repeated later
+ *    than the window are reuse: not a killed app, but a key in two hands.
+ * 9. The database's clock decides, in the statement that decides: a pause of a process, or of the database, is
  *    never taken for reuse.
  */
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
@@ -23,6 +27,7 @@ import type { Confirmed } from "./confirmed.ts";
 import type { AuthorizationFacts, CurrentTokens } from "./current-tokens.ts";
 import { endAuthorization } from "./end-authorizations.ts";
 import type { Introspect } from "./introspect.ts";
+import { noteLateRepeat } from "./late-repeats.ts";
 import { type FindPresented, isReuse, type PresentedToken } from "./presented-token.ts";
 import { decodeRefreshToken, newRefreshToken, type RefreshToken, seal, unseal } from "./refresh-token.ts";
 import type { Rotations } from "./rotations.ts";
@@ -43,13 +48,21 @@ interface Dependencies {
 /** Chooses the scopes of the new access token from those of the authorization; throws to refuse. */
 type ScopeChoice = (permitted: readonly string[]) => readonly string[];
 
-/** Exchanges a refresh token for the next pair; undefined if it is not valid for this client. @param requestId for events */
-export type RotateRefreshToken = (
-  client: Client,
-  token: string,
-  chooseScopes: ScopeChoice,
-  requestId: string,
-) => Promise<TokenPair | undefined>;
+/** A request to refresh. */
+interface Presented {
+  readonly token: string;
+  /** Of the key that the client has proven (RFC 7638, base64url); undefined: none. */
+  readonly keyThumbprint: string | undefined;
+  readonly chooseScopes: ScopeChoice;
+  /** For events. */
+  readonly requestId: string;
+}
+
+/** The same, with the token in its parts. */
+type PresentedParts = Omit<Presented, "token"> & { readonly token: RefreshToken };
+
+/** Exchanges a refresh token for the next pair; undefined if it is not valid for this client and key. */
+export type RotateRefreshToken = (client: Client, presented: Presented) => Promise<TokenPair | undefined>;
 
 export function createRotateRefreshToken(dependencies: Dependencies): RotateRefreshToken {
   const { db, clock, currentTokens, findPresented, rotations } = dependencies;
@@ -61,20 +74,23 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     authorization: AuthorizationFacts,
     scopes: readonly string[],
   ): Promise<TokenPair | undefined> {
-    const { identityId } = authorization;
+    const { identityId, keyThumbprint } = authorization;
     const next = newRefreshToken(presented.authorizationId, presented.family);
     const pair = await tokenIssuer.signPair({ client, identityId, refreshToken: next, scopes });
-    const sealedPair = seal(presented.rotating, JSON.stringify(pair));
     const lifetimes = client.tokenSettings;
-    if (!(await rotations.rotate({ presented, next, sealedPair, lifetimes }))) return undefined;
+    const isBound = keyThumbprint !== undefined;
+    const kept = isBound ? next.rotating.toString("base64url") : JSON.stringify(pair);
+    const replacement = { presented, next, sealedPair: seal(presented.rotating, kept), lifetimes };
+    const isRotated = isBound ? rotations.rotateBound(replacement) : rotations.rotate(replacement);
+    if (!(await isRotated)) return undefined;
     currentTokens.remember(next, authorization);
     return pair;
   }
 
   /** Rotates without a look-up. Undefined if the token is not remembered, or if a look-up must decide what is wrong. */
-  async function rotateRemembered(client: Client, presented: RefreshToken, chooseScopes: ScopeChoice) {
-    const remembered = currentTokens.take(presented);
-    if (remembered?.clientId !== client.clientId) return undefined;
+  async function rotateRemembered(client: Client, { token, keyThumbprint, chooseScopes }: PresentedParts) {
+    const remembered = currentTokens.take(token);
+    if (!remembered || !isHeldBy(remembered, client, keyThumbprint)) return undefined;
     let scopes: readonly string[];
     try {
       scopes = chooseScopes(permittedTo(client, remembered));
@@ -82,7 +98,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
       // A refusal of the scope comes after one of the token, which the look-up decides.
       return undefined;
     }
-    return rotate(client, presented, remembered, scopes);
+    return rotate(client, token, remembered, scopes);
   }
 
   /** The pair with the lifetimes that are left; undefined if its access token is not active. */
@@ -101,6 +117,21 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return ifActive({ ...pair, ...signed }, found.secondsLeft);
   }
 
+  /** The pair for a retry of a bound token; undefined if it comes too late for the third time in a row. */
+  async function repeatBound(
+    client: Client,
+    { token, requestId }: PresentedParts,
+    found: PresentedToken & { readonly sealedSuccessor: Buffer },
+    scopes: readonly string[],
+  ) {
+    const origin = { requestId, caller: client.clientId };
+    if (found.isLate && (await noteLateRepeat(db, token, origin))) return undefined;
+    const rotating = Buffer.from(unseal(token.rotating, found.sealedSuccessor), "base64url");
+    const refreshToken = { ...token, rotating };
+    const pair = await tokenIssuer.signPair({ client, identityId: found.identityId, refreshToken, scopes });
+    return ifActive(pair, found.secondsLeft);
+  }
+
   async function find(presented: RefreshToken): Promise<PresentedToken | undefined> {
     const found = await confirmed.confirmFound(() => findPresented(presented), wasEndedOrReplaced);
     // From the refusal the client learns that the authorization has ended.
@@ -108,21 +139,20 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return found;
   }
 
-  async function exchange(
-    client: Client,
-    presented: RefreshToken,
-    chooseScopes: ScopeChoice,
-    requestId: string,
-  ): Promise<TokenPair | undefined> {
+  async function exchange(client: Client, request: PresentedParts): Promise<TokenPair | undefined> {
+    const { token: presented, keyThumbprint, chooseScopes, requestId } = request;
     // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse,
     // or where the authorization ends during the first one, it finds that it has ended.
     for (let round = 0; round < 2; round += 1) {
       const found = await find(presented);
-      if (found?.state !== "ACTIVE" || found.clientId !== client.clientId) return undefined;
+      if (found?.state !== "ACTIVE" || !isHeldBy(found, client, keyThumbprint)) return undefined;
       const permitted = permittedTo(client, found);
       let pair: TokenPair | undefined;
       if (found.isCurrent) {
         pair = await rotate(client, presented, found, chooseScopes(permitted));
+      } else if (found.sealedSuccessor) {
+        const { sealedSuccessor } = found;
+        pair = await repeatBound(client, request, { ...found, sealedSuccessor }, chooseScopes(permitted));
       } else if (found.sealedPair) {
         // A retry gets the same scopes whatever scope it requests; but a scope that is not permitted is refused.
         chooseScopes(permitted);
@@ -138,18 +168,29 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return undefined;
   }
 
-  return async (client, token, chooseScopes, requestId) => {
-    const presented = decodeRefreshToken(token);
-    if (!presented) return undefined;
-    const pair = await rotateRemembered(client, presented, chooseScopes);
-    return pair ?? exchange(client, presented, chooseScopes, requestId);
+  return async (client, presented) => {
+    const token = decodeRefreshToken(presented.token);
+    if (!token) return undefined;
+    const request = { ...presented, token };
+    const pair = await rotateRemembered(client, request);
+    return pair ?? exchange(client, request);
   };
+}
+
+/** Whether the authorization is the client's, and its tokens are bound to the key that was proven, or to none. */
+function isHeldBy(
+  { clientId, keyThumbprint }: Pick<AuthorizationFacts, "clientId" | "keyThumbprint">,
+  client: Client,
+  proven: string | undefined,
+): boolean {
+  return clientId === client.clientId && keyThumbprint === proven;
 }
 
 /** Whether another request has ended the authorization, or replaced the token with the pair that this one would get. */
 function wasEndedOrReplaced(outcome: PromiseSettledResult<PresentedToken | undefined>): boolean {
   const found = outcome.status === "fulfilled" ? outcome.value : undefined;
-  return found?.state === "REVOKED" || (found?.state === "ACTIVE" && found.sealedPair !== undefined);
+  if (found?.state !== "ACTIVE") return found?.state === "REVOKED";
+  return found.sealedPair !== undefined || found.sealedSuccessor !== undefined;
 }
 
 /** The scopes of the authorization that the client is still permitted to have. */

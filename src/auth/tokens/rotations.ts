@@ -2,7 +2,7 @@
  * Rotations of refresh tokens in the database. Those that are requested at the same time share a statement and a
  * commit: a batch, which a process stamps within a second once it has seen the commit succeed.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import { untraced } from "../../platform/base/tracing.ts";
 import { uuidv7 } from "../../platform/crypto/random.ts";
@@ -22,7 +22,7 @@ import { hashPart, type RefreshToken } from "./refresh-token.ts";
 interface Replacement {
   readonly presented: RefreshToken;
   readonly next: RefreshToken;
-  /** The pair with the next token, encrypted under the presented one. */
+  /** What a retry gets, encrypted under the presented token: the pair with the next one, of bound tokens that token. */
   readonly sealedPair: Buffer;
   /** Seconds from the commit's statement. */
   readonly lifetimes: Client["tokenSettings"];
@@ -40,6 +40,8 @@ export interface Rotations {
    * @returns whether this call replaced the token
    */
   rotate(replacement: Replacement): Promise<boolean>;
+  /** The same for tokens that are bound to a key. */
+  rotateBound(replacement: Replacement): Promise<boolean>;
   /** Stamps what is left to be stamped. Never rejects. */
   stop(): Promise<void>;
 }
@@ -59,8 +61,9 @@ export function createRotations(db: Executor, unstamped: (error: unknown) => voi
   /** @returns the hashes of the tokens that are current now */
   async function rotateAll(
     rotations: readonly Rotation[],
-    statement: typeof rotateBatch,
+    { keeping, lockWait }: { keeping: Keeping; lockWait: "skips" | "waits" },
   ): Promise<Set<string>> {
+    const statement = keeping[lockWait];
     const batchId = uuidv7(Date.now());
     const stamps = takeSeen();
     try {
@@ -70,7 +73,7 @@ export function createRotations(db: Executor, unstamped: (error: unknown) => voi
         replacing,
         statement({ requested, batchId, seen: arrayLiteral(stamps) }),
       );
-      if (rotated.length > 0) seen.push(batchId);
+      if (rotated.length > 0 && keeping.isStamped) seen.push(batchId);
       return new Set(rotated.map(({ hash }) => hash));
     } catch (error) {
       seen.push(...stamps);
@@ -104,25 +107,30 @@ export function createRotations(db: Executor, unstamped: (error: unknown) => voi
     }
   }
 
-  const rotateBatched = batched({
-    load: async (rotations: readonly Rotation[]) => {
-      const current = await rotateAll(rotations, rotateBatch).catch((error: unknown) => {
-        // The statement may have been committed, so a second try could not tell either.
-        if (isDatabaseUnavailable(error)) throw error;
-        return new Set<string>();
-      });
-      return new Map(rotations.filter((one) => current.has(one.nextHash)).map((one) => [one, true]));
-    },
-    maxKeys: maxRotations,
-  });
-
-  return {
-    // What the shared statement has not rotated, as it skips locked rows, is tried again in a statement of its own.
-    async rotate(replacement) {
+  /** What the shared statement has not rotated, as it skips locked rows, is tried again in a statement of its own. */
+  function rotating(keeping: Keeping) {
+    const rotateBatched = batched({
+      load: async (rotations: readonly Rotation[]) => {
+        const current = await rotateAll(rotations, { keeping, lockWait: "skips" }).catch((error: unknown) => {
+          // The statement may have been committed, so a second try could not tell either.
+          if (isDatabaseUnavailable(error)) throw error;
+          return new Set<string>();
+        });
+        return new Map(rotations.filter((one) => current.has(one.nextHash)).map((one) => [one, true]));
+      },
+      maxKeys: maxRotations,
+    });
+    return async (replacement: Replacement): Promise<boolean> => {
       const nextHash = hashPart(replacement.next.rotating).toString("hex");
       const rotation = { ...replacement, nextHash };
-      return (await rotateBatched(rotation)) ?? (await rotateAll([rotation], rotateOne)).has(nextHash);
-    },
+      const isRotated = await rotateBatched(rotation);
+      return isRotated ?? (await rotateAll([rotation], { keeping, lockWait: "waits" })).has(nextHash);
+    };
+  }
+
+  return {
+    rotate: rotating(keptApart),
+    rotateBound: rotating(keptInRow),
     stop: stamp,
   };
 }
@@ -141,8 +149,25 @@ const stampBatches = prepared(["seen"], ({ seen }) => stampStatement(sql`${seen}
 
 const replacing = selection({ hash: computed(text, sql`encode(${refreshHash}, 'hex')`) });
 
-/** @param lockWait how to treat rows that another transaction has locked: `skip locked`, or wait if empty */
-function rotateStatement(lockWait: SQL) {
+/** What a retry needs, in `replaced_tokens`: its row goes once the grace window has closed. */
+const rememberApart = (batchId: SQLWrapper) => sql`, remembered as (
+      insert into ${replacedTokens} (${kept.authorizationId}, ${kept.replacedHash}, ${kept.sealedPair}, ${kept.batchId})
+      select ${id}, ${kept.replacedHash}, ${kept.sealedPair}, ${batchId}::uuid from rotated
+      on conflict (${kept.authorizationId}) do update set ${kept.replacedHash} = excluded.${kept.replacedHash},
+        ${kept.sealedPair} = excluded.${kept.sealedPair}, ${kept.batchId} = excluded.${kept.batchId}
+    )`;
+
+/** The same in the row of the authorization `a`, where it stays until the next rotation. */
+const rememberInRow = sql`, ${set.replacedHash} = requested.${kept.replacedHash},
+        ${set.sealedSuccessor} = requested.${kept.sealedPair}, ${set.replacedAt} = ${runningNow},
+        ${set.lateRotations} = case when ${authorization.wasRepeatedLate} then ${authorization.lateRotations} else 0 end,
+        ${set.wasRepeatedLate} = false`;
+
+/**
+ * @param lockWait how to treat rows that another transaction has locked: `skip locked`, or wait if empty
+ * @param isBound whether what a retry needs stays in the row of the authorization
+ */
+function rotateStatement(lockWait: SQL, isBound: boolean) {
   const expiry = (seconds: SQL) => sql`clock_timestamp() + requested.${seconds} * interval '1 second'`;
   const refreshExpiry = expiry(sql`refresh_seconds`);
   const accessExpiry = expiry(sql`access_seconds`);
@@ -162,18 +187,14 @@ function rotateStatement(lockWait: SQL) {
       set ${refreshHash} = requested.${refreshHash}, ${set.expiresAt} = ${refreshExpiry},
         ${set.accessExpiresAt} = ${accessExpiry},
         ${set.expiryDay} = (greatest(${refreshExpiry}, ${accessExpiry}) at time zone 'UTC')::date
+        ${isBound ? rememberInRow : sql``}
       from requested
       where ${authorization.id} = requested.${id} and ${authorization.id} = any(array(select free_id from free))
         and ${authorization.refreshHash} = requested.${kept.replacedHash}
         and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEndedById}
       returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId},
         ${authorization.refreshHash}, requested.${kept.replacedHash}, requested.${kept.sealedPair}
-    ), remembered as (
-      insert into ${replacedTokens} (${kept.authorizationId}, ${kept.replacedHash}, ${kept.sealedPair}, ${kept.batchId})
-      select ${id}, ${kept.replacedHash}, ${kept.sealedPair}, ${batchId}::uuid from rotated
-      on conflict (${kept.authorizationId}) do update set ${kept.replacedHash} = excluded.${kept.replacedHash},
-        ${kept.sealedPair} = excluded.${kept.sealedPair}, ${kept.batchId} = excluded.${kept.batchId}
-    ), recorded as (
+    )${isBound ? sql`` : rememberApart(batchId)}, recorded as (
       ${recordEvent(
         AuthEvents.authorizationRefreshed,
         { identityId, authorizationId: id, clientId },
@@ -184,8 +205,16 @@ function rotateStatement(lockWait: SQL) {
   );
 }
 
-const rotateBatch = rotateStatement(sql`skip locked`);
-const rotateOne = rotateStatement(sql``);
+const keeping = (isBound: boolean) => ({
+  skips: rotateStatement(sql`skip locked`, isBound),
+  waits: rotateStatement(sql``, isBound),
+  /** Whether the batch is stamped, as the grace window begins then. */
+  isStamped: !isBound,
+});
+type Keeping = ReturnType<typeof keeping>;
+
+const keptApart = keeping(false);
+const keptInRow = keeping(true);
 
 /** The rotation as JSON, with the column names of the statement. */
 function requestedRow(rotation: Rotation) {

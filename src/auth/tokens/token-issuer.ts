@@ -30,6 +30,12 @@ interface PairRequest extends Omit<AccessTokenRequest, "authorizationId"> {
   readonly refreshToken: RefreshToken;
 }
 
+/** The first refresh token of an authorization whose refresh tokens are bound to a key. */
+interface BoundTokens {
+  readonly refreshToken: RefreshToken;
+  readonly keyThumbprint: string;
+}
+
 export interface TokenIssuer {
   /** Creates an authorization and its first pair; undefined if a condition of the subject no longer holds. */
   authorize(
@@ -37,6 +43,7 @@ export interface TokenIssuer {
     grantType: string,
     subject: AuthenticatedSubject,
     scopes: readonly string[],
+    bound?: BoundTokens,
   ): Promise<TokenPair | undefined>;
   /** A pair for an authorization that exists. Stores nothing. */
   signPair(request: PairRequest): Promise<TokenPair>;
@@ -94,15 +101,15 @@ export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
     signPair,
     signAccessToken,
 
-    async authorize(client, grantType, subject, scopes) {
+    async authorize(client, grantType, subject, scopes, bound) {
       const { identityId } = subject;
-      const refreshToken = newRefreshToken(uuidv7(clock.now()));
+      const { refreshToken = newRefreshToken(uuidv7(clock.now())), keyThumbprint } = bound ?? {};
       // Sign before storing: a crash between the two leaves no authorization without a pair.
       const issued = await signPair({ client, identityId, refreshToken, scopes });
-      const authorization = { client, grantType, subject, scopes, refreshToken };
+      const authorization = { client, grantType, subject, scopes, refreshToken, keyThumbprint };
       if (!(await createAuthorization(authorization))) return undefined;
       const { clientId } = client;
-      currentTokens.remember(refreshToken, { clientId, identityId, scopes });
+      currentTokens.remember(refreshToken, { clientId, identityId, scopes, keyThumbprint });
       return issued;
     },
   };

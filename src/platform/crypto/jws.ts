@@ -11,6 +11,18 @@ interface Jws {
   readonly type: string | undefined;
 }
 
+/** The algorithm that follows from the type of a key, never from the header of a token. */
+export function algorithmOf({ asymmetricKeyType: type }: KeyObject): string {
+  const algorithms = new Map([
+    ["rsa", "RS256"],
+    ["ec", "ES256"],
+    ["ed25519", "EdDSA"],
+  ]);
+  const algorithm = algorithms.get(String(type));
+  if (algorithm === undefined) throw new Error(`no JWT is verified with a key of the type ${type}`);
+  return algorithm;
+}
+
 /** The requirements on a token's signature and claims. The algorithms never follow from the token. */
 type JwtRules = Omit<JWTVerifyOptions, "algorithms"> & { readonly algorithms: readonly string[] };
 

@@ -119,7 +119,8 @@ test("discovery names the method, and oauth4webapi uses it throughout", async ()
   );
   for (const endpoint of ["token", "introspection", "revocation"]) {
     const methods = as[`${endpoint}_endpoint_auth_methods_supported`];
-    expect(methods).toEqual(["client_secret_basic", "client_secret_post"]);
+    const ofApps = endpoint === "introspection" ? [] : ["none"];
+    expect(methods).toEqual(["client_secret_basic", "client_secret_post", ...ofApps]);
   }
   const client = { client_id: "post" };
   const authentication = ClientSecretPost(clientSecret);

@@ -235,11 +235,14 @@ describe("what is public", () => {
 
     test("says which grants, scopes and ways to authenticate there are", async () => {
       expect(await read("getOpenIdConfiguration")).toMatchObject({
-        grant_types_supported: ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"],
-        response_types_supported: ["none"],
+        grant_types_supported: [
+          ...["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"],
+          "authorization_code",
+        ],
+        response_types_supported: ["code"],
         subject_types_supported: ["public"],
         id_token_signing_alg_values_supported: ["RS256"],
-        token_endpoint_auth_methods_supported: ["client_secret_basic"],
+        token_endpoint_auth_methods_supported: ["client_secret_basic", "none"],
         scopes_supported: ["notifications:send", "orders", "profile"],
       });
     });

@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file auth/v1/events.proto.
  */
 export const file_auth_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIkoKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBmNhbGxlchgDIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiggEKGkF1dGhvcml6YXRpb25SZXVzZURldGVjdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkSDgoGY2FsbGVyGAUgASgJIqcBChRBdXRob3JpemF0aW9uUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRIpCgZyZWFzb24YBCABKA4yGS5hdXRoLnYxLlJldm9jYXRpb25SZWFzb24SEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkigQEKDFRva2VuUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRILCgNqdGkYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkiWwoNQXR0ZW1wdEZhaWxlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQiWwoNQWNjb3VudExvY2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQiWgoRQ29kZXNMaW1pdFJlYWNoZWQSDgoGcHJlZml4GAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRIiCgVsaW1pdBgDIAEoDjITLmF1dGgudjEuQ29kZXNMaW1pdCIkChJDb2Rlc0JyZWFrZXJPcGVuZWQSDgoGcHJlZml4GAEgASgJIiQKEkNvZGVzQnJlYWtlckNsb3NlZBIOCgZwcmVmaXgYASABKAkq+gEKCkNvZGVzTGltaXQSGwoXQ09ERVNfTElNSVRfVU5TUEVDSUZJRUQQABIXChNDT0RFU19MSU1JVF9TRVNTSU9OEAESHgoaQ09ERVNfTElNSVRfUEhPTkVfSU5URVJWQUwQAhIdChlDT0RFU19MSU1JVF9QSE9ORV9ORVRXT1JLEAMSFQoRQ09ERVNfTElNSVRfUEhPTkUQBBIXChNDT0RFU19MSU1JVF9BRERSRVNTEAUSFwoTQ09ERVNfTElNSVRfTkVUV09SSxAGEhYKEkNPREVTX0xJTUlUX1BSRUZJWBAHEhYKEkNPREVTX0xJTUlUX0NMSUVOVBAIKl0KC0F0dGVtcHRLaW5kEhwKGEFUVEVNUFRfS0lORF9VTlNQRUNJRklFRBAAEhkKFUFUVEVNUFRfS0lORF9QQVNTV09SRBABEhUKEUFUVEVNUFRfS0lORF9DT0RFEAIq5wEKEFJldm9jYXRpb25SZWFzb24SIQodUkVWT0NBVElPTl9SRUFTT05fVU5TUEVDSUZJRUQQABIcChhSRVZPQ0FUSU9OX1JFQVNPTl9DTElFTlQQARIbChdSRVZPQ0FUSU9OX1JFQVNPTl9SRVVTRRACEiYKIlJFVk9DQVRJT05fUkVBU09OX0lERU5USVRZX0RFTEVURUQQAxImCiJSRVZPQ0FUSU9OX1JFQVNPTl9QQVNTV09SRF9DSEFOR0VEEAQSJQohUkVWT0NBVElPTl9SRUFTT05fQ0xJRU5UX0RJU0FCTEVEEAVCSQoQZ2F0ZXBvc3QuYXV0aC52MVABWhdnYXRlcG9zdC9hdXRoL3YxO2F1dGh2MaoCEEdhdGVwb3N0LkF1dGguVjG6AgZHUEF1dGhiBnByb3RvMw");
+  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIkoKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBmNhbGxlchgDIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiggEKGkF1dGhvcml6YXRpb25SZXVzZURldGVjdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkSDgoGY2FsbGVyGAUgASgJIogBCiBBdXRob3JpemF0aW9uUmVmcmVzaFJlcGVhdGVkTGF0ZRITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJEg4KBmNhbGxlchgFIAEoCSKnAQoUQXV0aG9yaXphdGlvblJldm9rZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkSKQoGcmVhc29uGAQgASgOMhkuYXV0aC52MS5SZXZvY2F0aW9uUmVhc29uEhIKCnJlcXVlc3RfaWQYBSABKAkSDgoGY2FsbGVyGAYgASgJIoEBCgxUb2tlblJldm9rZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkSCwoDanRpGAQgASgJEhIKCnJlcXVlc3RfaWQYBSABKAkSDgoGY2FsbGVyGAYgASgJIlsKDUF0dGVtcHRGYWlsZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEiIKBGtpbmQYAyABKA4yFC5hdXRoLnYxLkF0dGVtcHRLaW5kIlsKDUFjY291bnRMb2NrZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEiIKBGtpbmQYAyABKA4yFC5hdXRoLnYxLkF0dGVtcHRLaW5kIloKEUNvZGVzTGltaXRSZWFjaGVkEg4KBnByZWZpeBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoFbGltaXQYAyABKA4yEy5hdXRoLnYxLkNvZGVzTGltaXQiJAoSQ29kZXNCcmVha2VyT3BlbmVkEg4KBnByZWZpeBgBIAEoCSIkChJDb2Rlc0JyZWFrZXJDbG9zZWQSDgoGcHJlZml4GAEgASgJKvoBCgpDb2Rlc0xpbWl0EhsKF0NPREVTX0xJTUlUX1VOU1BFQ0lGSUVEEAASFwoTQ09ERVNfTElNSVRfU0VTU0lPThABEh4KGkNPREVTX0xJTUlUX1BIT05FX0lOVEVSVkFMEAISHQoZQ09ERVNfTElNSVRfUEhPTkVfTkVUV09SSxADEhUKEUNPREVTX0xJTUlUX1BIT05FEAQSFwoTQ09ERVNfTElNSVRfQUREUkVTUxAFEhcKE0NPREVTX0xJTUlUX05FVFdPUksQBhIWChJDT0RFU19MSU1JVF9QUkVGSVgQBxIWChJDT0RFU19MSU1JVF9DTElFTlQQCCpdCgtBdHRlbXB0S2luZBIcChhBVFRFTVBUX0tJTkRfVU5TUEVDSUZJRUQQABIZChVBVFRFTVBUX0tJTkRfUEFTU1dPUkQQARIVChFBVFRFTVBUX0tJTkRfQ09ERRACKucBChBSZXZvY2F0aW9uUmVhc29uEiEKHVJFVk9DQVRJT05fUkVBU09OX1VOU1BFQ0lGSUVEEAASHAoYUkVWT0NBVElPTl9SRUFTT05fQ0xJRU5UEAESGwoXUkVWT0NBVElPTl9SRUFTT05fUkVVU0UQAhImCiJSRVZPQ0FUSU9OX1JFQVNPTl9JREVOVElUWV9ERUxFVEVEEAMSJgoiUkVWT0NBVElPTl9SRUFTT05fUEFTU1dPUkRfQ0hBTkdFRBAEEiUKIVJFVk9DQVRJT05fUkVBU09OX0NMSUVOVF9ESVNBQkxFRBAFQkkKEGdhdGVwb3N0LmF1dGgudjFQAVoXZ2F0ZXBvc3QvYXV0aC92MTthdXRodjGqAhBHYXRlcG9zdC5BdXRoLlYxugIGR1BBdXRoYgZwcm90bzM");
 
 /**
  * IdentityCreated: `auth.identity.created.v1`.
@@ -225,6 +225,59 @@ export const AuthorizationReuseDetectedSchema: GenMessage<AuthorizationReuseDete
   messageDesc(file_auth_v1_events, 5);
 
 /**
+ * AuthorizationRefreshRepeatedLate: `auth.authorization.refresh_repeated_late.v1`. A refresh
+ * token that is bound to an app's key was presented again after its grace
+ * window, before its successor was used: the app was killed after the refresh,
+ * or somebody has a copy of its key. Once for each refresh; the third refresh in
+ * a row that is repeated so late is reuse.
+ *
+ * @generated from message auth.v1.AuthorizationRefreshRepeatedLate
+ */
+export type AuthorizationRefreshRepeatedLate = Message<"auth.v1.AuthorizationRefreshRepeatedLate"> & {
+  /**
+   * Id of the identity.
+   *
+   * @generated from field: string identity_id = 1;
+   */
+  identityId: string;
+
+  /**
+   * Id of the authorization.
+   *
+   * @generated from field: string authorization_id = 2;
+   */
+  authorizationId: string;
+
+  /**
+   * Client that the authorization was granted to.
+   *
+   * @generated from field: string client_id = 3;
+   */
+  clientId: string;
+
+  /**
+   * Id of the request that presented the token, as in its X-Request-Id.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+
+  /**
+   * Id of the client that sent the request.
+   *
+   * @generated from field: string caller = 5;
+   */
+  caller: string;
+};
+
+/**
+ * Describes the message auth.v1.AuthorizationRefreshRepeatedLate.
+ * Use `create(AuthorizationRefreshRepeatedLateSchema)` to create a new message.
+ */
+export const AuthorizationRefreshRepeatedLateSchema: GenMessage<AuthorizationRefreshRepeatedLate> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 6);
+
+/**
  * AuthorizationRevoked: `auth.authorization.revoked.v1`.
  *
  * @generated from message auth.v1.AuthorizationRevoked
@@ -282,7 +335,7 @@ export type AuthorizationRevoked = Message<"auth.v1.AuthorizationRevoked"> & {
  * Use `create(AuthorizationRevokedSchema)` to create a new message.
  */
 export const AuthorizationRevokedSchema: GenMessage<AuthorizationRevoked> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 6);
+  messageDesc(file_auth_v1_events, 7);
 
 /**
  * TokenRevoked: `auth.token.revoked.v1`. An access token was revoked by itself;
@@ -341,7 +394,7 @@ export type TokenRevoked = Message<"auth.v1.TokenRevoked"> & {
  * Use `create(TokenRevokedSchema)` to create a new message.
  */
 export const TokenRevokedSchema: GenMessage<TokenRevoked> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 7);
+  messageDesc(file_auth_v1_events, 8);
 
 /**
  * AttemptFailed: `auth.attempt.failed.v1`. A password or a one-time code of an
@@ -378,7 +431,7 @@ export type AttemptFailed = Message<"auth.v1.AttemptFailed"> & {
  * Use `create(AttemptFailedSchema)` to create a new message.
  */
 export const AttemptFailedSchema: GenMessage<AttemptFailed> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 8);
+  messageDesc(file_auth_v1_events, 9);
 
 /**
  * AccountLocked: `auth.account.locked.v1`. Too many attempts were wrong: until
@@ -415,7 +468,7 @@ export type AccountLocked = Message<"auth.v1.AccountLocked"> & {
  * Use `create(AccountLockedSchema)` to create a new message.
  */
 export const AccountLockedSchema: GenMessage<AccountLocked> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 9);
+  messageDesc(file_auth_v1_events, 10);
 
 /**
  * CodesLimitReached: `auth.codes.limit_reached.v1`. A limit on sending one-time
@@ -451,7 +504,7 @@ export type CodesLimitReached = Message<"auth.v1.CodesLimitReached"> & {
  * Use `create(CodesLimitReachedSchema)` to create a new message.
  */
 export const CodesLimitReachedSchema: GenMessage<CodesLimitReached> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 10);
+  messageDesc(file_auth_v1_events, 11);
 
 /**
  * CodesBreakerOpened: `auth.codes.breaker_opened.v1`. Of the last fifty codes to
@@ -474,7 +527,7 @@ export type CodesBreakerOpened = Message<"auth.v1.CodesBreakerOpened"> & {
  * Use `create(CodesBreakerOpenedSchema)` to create a new message.
  */
 export const CodesBreakerOpenedSchema: GenMessage<CodesBreakerOpened> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 11);
+  messageDesc(file_auth_v1_events, 12);
 
 /**
  * CodesBreakerClosed: `auth.codes.breaker_closed.v1`. Numbers with this prefix
@@ -496,7 +549,7 @@ export type CodesBreakerClosed = Message<"auth.v1.CodesBreakerClosed"> & {
  * Use `create(CodesBreakerClosedSchema)` to create a new message.
  */
 export const CodesBreakerClosedSchema: GenMessage<CodesBreakerClosed> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 12);
+  messageDesc(file_auth_v1_events, 13);
 
 /**
  * CodesLimit says which limit on sending one-time codes was reached.

@@ -44,8 +44,12 @@ export const jsonObject = checked(
     typeof value === "object" && value !== null && !Array.isArray(value),
 );
 type MemberReaders = Readonly<Record<string, Reader<unknown>>>;
+/** Members that may be absent need not be stated. */
+type ObjectBy<M extends MemberReaders> = {
+  [Name in keyof M as undefined extends ReadBy<M[Name]> ? never : Name]: ReadBy<M[Name]>;
+} & { [Name in keyof M as undefined extends ReadBy<M[Name]> ? Name : never]?: ReadBy<M[Name]> };
 /** An object of JSON that has these members; others are left out. */
-export function objectOf<M extends MemberReaders>(members: M): Reader<{ [Name in keyof M]: ReadBy<M[Name]> }>;
+export function objectOf<M extends MemberReaders>(members: M): Reader<ObjectBy<M>>;
 export function objectOf(members: MemberReaders): Reader<Record<string, unknown>> {
   return {
     read(value) {
@@ -54,6 +58,10 @@ export function objectOf(members: MemberReaders): Reader<Record<string, unknown>
       return Object.fromEntries(read);
     },
   };
+}
+/** A member that may be absent. */
+export function optional<T>(reader: Reader<T>): Reader<T | undefined> {
+  return { read: (value) => (value === undefined ? undefined : reader.read(value)) };
 }
 export function oneOf<const T extends string>(values: readonly T[]): Reader<T> {
   return checked(`one of ${values.join(", ")}`, (value): value is T => values.some((one) => one === value));

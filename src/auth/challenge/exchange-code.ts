@@ -1,0 +1,80 @@
+import type { Clock } from "../../platform/base/clock.ts";
+import type { Client } from "../clients/client-repository.ts";
+import type { Identities } from "../identities/identities.ts";
+import type { Confirmed } from "../tokens/confirmed.ts";
+import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
+import type { FindPresented } from "../tokens/presented-token.ts";
+import type { RefreshToken } from "../tokens/refresh-token.ts";
+import type { TokenIssuer, TokenPair } from "../tokens/token-issuer.ts";
+import type { AuthorizationCodes, EndedChallenge } from "./authorization-codes.ts";
+import { type FindPhoneHolder, signUp } from "./phone-holder.ts";
+
+interface Dependencies {
+  readonly authorizationCodes: AuthorizationCodes;
+  readonly findPhoneHolder: FindPhoneHolder;
+  readonly identities: Identities;
+  readonly tokenIssuer: TokenIssuer;
+  readonly findPresented: FindPresented;
+  readonly confirmed: Confirmed;
+  readonly clock: Clock;
+}
+
+/** What an app presents to exchange a code. */
+interface Presented {
+  readonly code: string;
+  readonly codeVerifier: string;
+  /** Of the key that it has proven; undefined: none. */
+  readonly keyThumbprint: string | undefined;
+}
+
+/**
+ * Exchanges an authorization code for a pair that is bound to the app's key; undefined if it is not valid, or if the
+ * identity, its phone or its generation is not that of the challenge any more. Of any number of uses one authorization
+ * comes, and one refresh token.
+ */
+export type ExchangeCode = (client: Client, presented: Presented) => Promise<TokenPair | undefined>;
+
+/** Milliseconds for which it is remembered that a challenge made its authorization: longer than it can be repeated. */
+const redeemedMs = 3_600_000;
+
+export function createExchangeCode(dependencies: Dependencies): ExchangeCode {
+  const { authorizationCodes, findPhoneHolder, identities, tokenIssuer } = dependencies;
+  const { findPresented, confirmed, clock } = dependencies;
+
+  async function subjectOf(
+    { clientSettings }: Client,
+    { sessionHash, phone, identityId, identityGeneration }: EndedChallenge,
+  ): Promise<AuthenticatedSubject | undefined> {
+    // Each challenge makes one authorization, as each proof of an OTP check does.
+    const otpProof = { hash: Buffer.from(sessionHash), expiresAt: new Date(clock.now() + redeemedMs) };
+    if (identityId !== null) return { identityId, identityGeneration, phone, otpProof };
+    if (!clientSettings.signUp) return undefined;
+    return { identityId: await signUp(identities, findPhoneHolder, phone), phone, otpProof };
+  }
+
+  /** The pair of an exchange that has been made before: perhaps its response was lost. */
+  async function repeat(client: Client, refreshToken: RefreshToken, scopes: readonly string[]) {
+    const found = await confirmed.confirmFound(
+      () => findPresented(refreshToken),
+      (outcome) => outcome.status === "fulfilled" && outcome.value !== undefined,
+    );
+    if (found?.state === "REVOKED") await confirmed.untilStandbysKnow();
+    if (found?.state !== "ACTIVE" || !found.isCurrent) return undefined;
+    const { identityId, secondsLeft } = found;
+    const pair = await tokenIssuer.signPair({ client, identityId, refreshToken, scopes });
+    return { ...pair, refresh_expires_in: secondsLeft };
+  }
+
+  return async (client, { code, codeVerifier, keyThumbprint }) => {
+    if (keyThumbprint === undefined) return undefined;
+    const { clientId } = client;
+    const challenge = await authorizationCodes.exchange({ code, codeVerifier, clientId, keyThumbprint });
+    const subject = challenge && (await subjectOf(client, challenge));
+    if (!subject) return undefined;
+    const { refreshToken, scopes: requested } = challenge;
+    const scopes = client.scopes.filter((scope) => requested?.includes(scope) ?? true);
+    const bound = { refreshToken, keyThumbprint };
+    const pair = await tokenIssuer.authorize(client, "authorization_code", subject, scopes, bound);
+    return pair ?? repeat(client, refreshToken, scopes);
+  };
+}
