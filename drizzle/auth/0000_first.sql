@@ -1,49 +1,9 @@
 CREATE SCHEMA "auth";
 --> statement-breakpoint
-CREATE TABLE "auth"."challenge_sessions" (
-	"session_hash" "bytea" PRIMARY KEY NOT NULL,
-	"phone" text NOT NULL,
-	"client_id" text NOT NULL,
-	"scopes" text[],
-	"code_challenge" text NOT NULL,
-	"key_thumbprint" text NOT NULL,
-	"identity_id" text,
-	"identity_generation" bigint NOT NULL,
-	"is_sent" boolean NOT NULL,
-	"otp_mac" "bytea" NOT NULL,
-	"otp_expires_at" timestamp (3) with time zone NOT NULL,
-	"sent_code_id" uuid NOT NULL,
-	"resend_at" timestamp (3) with time zone NOT NULL,
-	"codes_made" smallint NOT NULL,
-	"wrong_tries" smallint DEFAULT 0 NOT NULL,
-	"created_at" timestamp (3) with time zone NOT NULL,
-	"expires_at" timestamp (3) with time zone NOT NULL,
-	"exchanged_at" timestamp (3) with time zone
-);
---> statement-breakpoint
-CREATE TABLE "auth"."open_breakers" (
-	"prefix" text PRIMARY KEY NOT NULL,
-	"opened_at" timestamp (3) with time zone NOT NULL
-);
---> statement-breakpoint
-CREATE TABLE "auth"."sent_codes" (
-	"id" uuid PRIMARY KEY NOT NULL,
-	"prefix" text NOT NULL,
-	"sent_at" timestamp (3) with time zone NOT NULL,
-	"is_used" boolean DEFAULT false NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE "auth"."attempts" (
 	"key" text PRIMARY KEY NOT NULL,
 	"points" integer NOT NULL,
 	"expire" timestamp (3) with time zone
-);
---> statement-breakpoint
-CREATE TABLE "auth"."authorization_codes" (
-	"session_hash" "bytea" PRIMARY KEY NOT NULL,
-	"code_hash" "bytea" NOT NULL,
-	"authorization_id" uuid NOT NULL,
-	"expires_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."authorizations" (
@@ -56,19 +16,15 @@ CREATE TABLE "auth"."authorizations" (
 	"client_generation" integer NOT NULL,
 	"identity_generation" bigint NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
-	"access_expires_at" timestamp (3) with time zone NOT NULL,
+	"refreshed_at" timestamp (3) with time zone NOT NULL,
 	"expiry_day" date NOT NULL,
 	"revoked_at" timestamp (3) with time zone,
 	"revocation_reason" text,
 	"family_hash" "bytea" NOT NULL,
 	"refresh_hash" "bytea" NOT NULL,
-	"key_thumbprint" "bytea",
-	"replaced_hash" "bytea",
-	"sealed_successor" "bytea",
-	"replaced_at" timestamp (3) with time zone,
-	"late_rotations" integer,
-	"was_repeated_late" boolean,
-	CONSTRAINT "authorizations_reason" CHECK (("auth"."authorizations"."revoked_at" is null) = ("auth"."authorizations"."revocation_reason" is null) and "auth"."authorizations"."revocation_reason" in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED'))
+	"device_name" text,
+	"metadata" jsonb,
+	CONSTRAINT "authorizations_reason" CHECK (("auth"."authorizations"."revoked_at" is null) = ("auth"."authorizations"."revocation_reason" is null) and "auth"."authorizations"."revocation_reason" in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED', 'USER', 'OPERATOR'))
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."client_lists" (
@@ -122,12 +78,6 @@ CREATE TABLE "auth"."identity_endings" (
 	"caller" text DEFAULT '' NOT NULL,
 	"swept_at" timestamp (3) with time zone,
 	CONSTRAINT "identity_endings_identity_id_generation_pk" PRIMARY KEY("identity_id","generation")
-);
---> statement-breakpoint
-CREATE TABLE "auth"."nonce_keys" (
-	"only_row" integer PRIMARY KEY NOT NULL,
-	"key" "bytea" NOT NULL,
-	CONSTRAINT "nonce_keys_only_row" CHECK ("auth"."nonce_keys"."only_row" = 1)
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."outbox" (
@@ -198,13 +148,9 @@ DO $$ BEGIN
 	END LOOP;
 END $$;
 --> statement-breakpoint
-CREATE INDEX "challenge_sessions_expiry" ON "auth"."challenge_sessions" USING btree ("expires_at");--> statement-breakpoint
-CREATE INDEX "sent_codes_prefix" ON "auth"."sent_codes" USING btree ("prefix","sent_at");--> statement-breakpoint
-CREATE INDEX "sent_codes_sent" ON "auth"."sent_codes" USING btree ("sent_at");--> statement-breakpoint
 CREATE INDEX "attempts_expire" ON "auth"."attempts" USING btree ("expire");--> statement-breakpoint
-CREATE UNIQUE INDEX "authorization_codes_code" ON "auth"."authorization_codes" USING btree ("code_hash");--> statement-breakpoint
-CREATE INDEX "authorization_codes_expiry" ON "auth"."authorization_codes" USING btree ("expires_at");--> statement-breakpoint
-CREATE INDEX "authorizations_identity_client" ON "auth"."authorizations" USING btree ("identity_id","client_id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
+CREATE INDEX "authorizations_identity_client" ON "auth"."authorizations" USING btree ("identity_id","client_id","id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
+CREATE INDEX "authorizations_identity_revoked" ON "auth"."authorizations" USING btree ("identity_id","id") WHERE "auth"."authorizations"."revoked_at" is not null;--> statement-breakpoint
 CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id","client_generation") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
 CREATE INDEX "authorizations_expiry_day" ON "auth"."authorizations" USING btree ("expiry_day");--> statement-breakpoint
 CREATE UNIQUE INDEX "identities_phone_unique" ON "auth"."identities" USING btree ("phone");--> statement-breakpoint

@@ -145,9 +145,9 @@ export const authorizations = auth.table(
     identityGeneration: bigint("identity_generation", { mode: "number" }).notNull(),
     /** When the current refresh token expires. */
     expiresAt: instant("expires_at").notNull(),
-    /** When the access token of the newest pair expires. One that a retry gets in its place may expire later. */
-    accessExpiresAt: instant("access_expires_at").notNull(),
-    /** The day (UTC) on which the later of the two expires. After it the row goes, and no token of it is active. */
+    /** When the newest pair was issued: with the authorization, or by its last refresh. */
+    refreshedAt: instant("refreshed_at").notNull(),
+    /** The day (UTC) on which the last of its tokens expires. After it the row goes, and no token of it is active. */
     expiryDay: date("expiry_day").notNull(),
     revokedAt: instant("revoked_at"),
     revocationReason: text("revocation_reason"),
@@ -155,6 +155,9 @@ export const authorizations = auth.table(
     familyHash: bytea("family_hash").notNull(),
     /** SHA-256 of the part that changes with each rotation. */
     refreshHash: bytea("refresh_hash").notNull(),
+    /** What the client has said of the device, and of the authorization. */
+    deviceName: text("device_name"),
+    metadata: checkedJson("metadata", jsonObject),
 
     /** SHA-256 thumbprint (RFC 7638) of the key that the refresh tokens are bound to; null: to none. */
     keyThumbprint: bytea("key_thumbprint"),
@@ -170,15 +173,19 @@ export const authorizations = auth.table(
   },
   (table) => [
     index("authorizations_identity_client")
-      .on(table.identityId, table.clientId)
+      .on(table.identityId, table.clientId, table.id)
       .where(sql`${table.revokedAt} is null`),
+    // Written where one is marked as revoked; it costs nothing where one is granted or refreshed.
+    index("authorizations_identity_revoked")
+      .on(table.identityId, table.id)
+      .where(sql`${table.revokedAt} is not null`),
     index("authorizations_client")
       .on(table.clientId, table.clientGeneration)
       .where(sql`${table.revokedAt} is null`),
     index("authorizations_expiry_day").on(table.expiryDay),
     check(
       "authorizations_reason",
-      sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED')`,
+      sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED', 'USER', 'OPERATOR')`,
     ),
   ],
 );

@@ -67,7 +67,7 @@ export function janitorOn(backend: Backend) {
     const id = randomUUID();
     await database.db.execute(sql`
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, client_generation,
-        identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
+        identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
       select ${id}::uuid, ${clientId}, ${identityId}, 'auth', '{}', now(),
         (select generation from auth.clients where client_id = ${clientId}),
         coalesce((select max(generation) from auth.identity_endings where identity_id = ${identityId}), 0),

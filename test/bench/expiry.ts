@@ -40,7 +40,7 @@ async function issue(admin: postgres.Sql, from: number, count: number, days: num
   for (let first = 0; first < count; first += step) {
     await admin`
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, client_generation,
-        identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
+        identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
       select (lpad(to_hex((${from}::float8 + n * 1000.0 / ${perSecond}::int)::bigint), 12, '0') || '7'
           || substr(random_id, 1, 3) || '8' || substr(random_id, 4, 15))::uuid, 'mobile-app', 'user-' || random_id,
         'auth', '{profile,orders}', issued_at, 0, 0, issued_at + lifetime, issued_at + interval '15 minutes',

@@ -72,7 +72,7 @@ export async function prepare(count: number, progress: (done: number) => void): 
   for (let from = 0; from < count; from += 10_000) {
     await sql`
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at,
-        client_generation, identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
+        client_generation, identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
       select id::uuid, ${application.id}, 'user-' || (${from} + n - 1), 'auth', '{profile,orders}', now(), 0, 0,
         now() + interval '30 days', now() + interval '1 day', current_date + 30, sha256(id::bytea), sha256(id::bytea)
       from unnest(${ids.slice(from, from + 10_000)}::text[]) with ordinality as t (id, n)`;

@@ -111,10 +111,10 @@ const insertAuthorizations = prepared(
       on conflict do nothing returning ${proofHash}
     ), granted as (
       insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
-        ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.accessExpiresAt},
+        ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.refreshedAt},
         ${own.expiryDay}, ${familyHash}, ${refreshHash}, ${own.keyThumbprint})
       select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, moment, ${own.clientGeneration},
-        ${own.identityGeneration}, refresh_end, access_end, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
+        ${own.identityGeneration}, refresh_end, moment, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
         ${familyHash}, ${refreshHash}, ${own.keyThumbprint}
       from dated
       where ${proofHash} is null or ${proofHash} in (select ${proofHash} from redeemed)

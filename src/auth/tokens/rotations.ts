@@ -185,7 +185,7 @@ function rotateStatement(lockWait: SQL, isBound: boolean) {
     ), rotated as (
       update ${authorizations} a
       set ${refreshHash} = requested.${refreshHash}, ${set.expiresAt} = ${refreshExpiry},
-        ${set.accessExpiresAt} = ${accessExpiry},
+        ${set.refreshedAt} = clock_timestamp(),
         ${set.expiryDay} = (greatest(${refreshExpiry}, ${accessExpiry}) at time zone 'UTC')::date
         ${isBound ? rememberInRow : sql``}
       from requested

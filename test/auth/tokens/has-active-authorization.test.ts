@@ -27,7 +27,7 @@ describe.each(backends)("whether there is an active authorization, on %s", (back
     // One user has many authorizations of one client; others have one each of the other client, or an expired one.
     await db.execute(sql`
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, client_generation,
-        identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
+        identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
       select gen_random_uuid(), client, identity, 'auth', '{}', now(), 0, 0, until, until, until::date, '\\x00', '\\x00'
       from (
         select 'busy' as client, 'heavy' as identity, now() + interval '9 days' as until

@@ -112,7 +112,7 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
     ["introspection", introspect, primaryKey],
     ["refresh", refresh, primaryKey],
     ["a rotation", rotation, primaryKey],
-    ["a guess beyond the limit of its client", guess, /_identity_id_client_id_idx$/],
+    ["a guess beyond the limit of its client", guess, /_identity_id_client_id_id_idx$/],
   ];
 
   /** The plan for any parameters, which is what PostgreSQL keeps if it believes that others are no better. */

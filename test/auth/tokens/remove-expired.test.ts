@@ -16,7 +16,7 @@ import { backends } from "../../support/servers.ts";
 /** Authorizations of which so many expired yesterday, and the others are live. */
 async function insert(query: Query, expired: number, live: number): Promise<void> {
   await query(`insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at,
-      client_generation, identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
+      client_generation, identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
     select gen_random_uuid(), 'app', 'user-' || n, 'auth', '{}', now(), 0, 0, now(), now(),
       (now() at time zone 'UTC')::date + case when n <= ${expired} then -1 else 9 end, '\\x00', '\\x00'
     from generate_series(1, ${expired + live}) n`);

@@ -39,7 +39,7 @@ async function newToken(db: Database): Promise<RefreshToken> {
     on conflict do nothing`);
   await db.execute(sql`
     insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, client_generation,
-      identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
+      identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
     values (${token.authorizationId}::uuid, 'app', 'u', 'auth', '{profile}', now(), 0, 0, now() + interval '1 day',
       now() + interval '1 day', current_date + 1, decode(${hashPart(token.family).toString("hex")}, 'hex'),
       decode(${hashPart(token.rotating).toString("hex")}, 'hex'))`);

@@ -29,7 +29,7 @@ describe.runIf(backends.includes("PostgreSQL"))("the stamp of a rotation: Postgr
       values ('app', 'App', '{}', '{}', '{}', '{}', '{}', '{"refreshGraceSeconds": 30}', now())`);
     await db.execute(sql`
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, client_generation,
-        identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
+        identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
       values (${presented.authorizationId}::uuid, 'app', 'u', 'auth', '{}', now(), 0, 0, now() + interval '1 day',
         now() + interval '1 day', current_date + 1, '\\x00',
         decode(${hashPart(presented.rotating).toString("hex")}, 'hex'))`);

@@ -16,7 +16,7 @@ async function seed(query: Query): Promise<void> {
       case when n = 3 then now() - interval '9 days' end
     from generate_series(0, 3) n`);
   await query(`insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at,
-      client_generation, identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash,
+      client_generation, identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash,
       revoked_at, revocation_reason)
     select gen_random_uuid(), 'client-' || n % 4, 'user-' || n % 50000, 'auth', '{}', now(), case when n % 4 = 3 then 0
       else 1 end, 1000000, now() + interval '9 days', now(), current_date + 9, '\\x00', '\\x00',
