@@ -151,6 +151,144 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/identities/{id}/authorizations": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the identity.
+                 * @example 7f0d4c1e-usr
+                 */
+                id: components["parameters"]["IdentityIdPath"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the authorizations of an identity
+         * @description Where the user is signed in, the newest first: what clients may do for the identity, with their state. One that
+         *     has ended or expired is listed until its last token has expired, and for the rest of that day (UTC). Those of a
+         *     deleted identity that had the same id are not listed.
+         */
+        get: operations["listAuthorizations"];
+        put?: never;
+        post?: never;
+        /**
+         * End all authorizations of an identity
+         * @description Signs the user out everywhere, however many authorizations there are, for the reason `OPERATOR`. Repeating it is
+         *     204 again.
+         */
+        delete: operations["endAllAuthorizations"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/identities/{id}/authorizations/{authorizationId}": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the identity.
+                 * @example 7f0d4c1e-usr
+                 */
+                id: components["parameters"]["IdentityIdPath"];
+                /**
+                 * @description Identifier of the authorization.
+                 * @example 019a9f6e-5c1d-7b3a-9f00-3f2a51d0c111
+                 */
+                authorizationId: components["parameters"]["AuthorizationIdPath"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End an authorization of an identity
+         * @description Ends it with all of its tokens, for the reason `OPERATOR`. One that has ended already keeps its reason, and is
+         *     204 again; that of another identity is 404.
+         */
+        delete: operations["endAuthorization"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/me/authorizations": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List one's own authorizations
+         * @description Where the user of the access token is signed in, as `listAuthorizations`. The one that the token is from has
+         *     `current: true`.
+         */
+        get: operations["listOwnAuthorizations"];
+        put?: never;
+        post?: never;
+        /**
+         * End one's own authorizations
+         * @description Signs the user of the access token out everywhere, for the reason `USER`: here as well, unless `except=current`
+         *     keeps the authorization that the token is from.
+         */
+        delete: operations["endAllOwnAuthorizations"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/me/authorizations/{authorizationId}": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the authorization.
+                 * @example 019a9f6e-5c1d-7b3a-9f00-3f2a51d0c111
+                 */
+                authorizationId: components["parameters"]["AuthorizationIdPath"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End one of one's own authorizations
+         * @description Ends it with all of its tokens, for the reason `USER`. One that has ended already keeps its reason, and is 204
+         *     again; that of another user is 404.
+         */
+        delete: operations["endOwnAuthorization"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/oauth2/v1/tokens": {
         parameters: {
             query?: never;
@@ -455,6 +593,73 @@ export interface components {
              */
             password: string;
         };
+        /** @description A page of authorizations, the newest first. */
+        AuthorizationsPage: {
+            content: components["schemas"]["Authorization"][];
+            /**
+             * Format: uuid
+             * @description The `after` of the next page; absent on the last one.
+             */
+            next?: string;
+        };
+        /** @description What a client may do for a user, from a sign-in on; with all tokens that come from it. */
+        Authorization: {
+            /**
+             * Format: uuid
+             * @description Its identifier; the claim `sid` of its access tokens.
+             */
+            id: string;
+            /** @description The client that it was granted to. */
+            clientId: string;
+            /** @description The grant of the sign-in, as in the token request. */
+            grantType: string;
+            /** @description What was permitted at the sign-in. A token of it has no scope that the client has lost since. */
+            scopes: string[];
+            state: components["schemas"]["AuthorizationState"];
+            reason?: components["schemas"]["RevocationReason"];
+            /**
+             * Format: date-time
+             * @description When the user signed in.
+             */
+            registeredAt: string;
+            /**
+             * Format: date-time
+             * @description When the newest token pair was issued; at first `registeredAt`.
+             */
+            refreshedAt: string;
+            /**
+             * Format: date-time
+             * @description When the refresh token expires unless it is used before.
+             */
+            expiresAt: string;
+            /** @description What the client called the device; absent if it said nothing. */
+            deviceName?: string;
+            /** @description What the client said of it at the sign-in; absent if it said nothing. */
+            metadata?: {
+                [key: string]: unknown;
+            };
+            /** @description Whether the access token of the request is from it. */
+            current: boolean;
+        };
+        /**
+         * @description The authorization that does not end with the others.
+         * @enum {string}
+         */
+        KeptAuthorization: "current";
+        /**
+         * @description `ACTIVE`: its refresh token can be used. `REVOKED`: it has ended, and no token of it is active. `EXPIRED`: its
+         *     refresh token was not used in time.
+         * @enum {string}
+         */
+        AuthorizationState: "ACTIVE" | "REVOKED" | "EXPIRED";
+        /**
+         * @description Why it has ended; only where it is `REVOKED`. `CLIENT`: the client, or the internal client, revoked its refresh
+         *     token. `REUSE`: a replaced refresh token was presented. `PASSWORD_CHANGED`: the password was set or removed.
+         *     `CLIENT_DISABLED`: its client is not registered; it is active again if it is listed within seven days. `USER`,
+         *     `OPERATOR`: it was ended here.
+         * @enum {string}
+         */
+        RevocationReason: "CLIENT" | "REUSE" | "PASSWORD_CHANGED" | "CLIENT_DISABLED" | "USER" | "OPERATOR";
         /** @description Which parameters are needed depends on `grant_type`. Unknown parameters are ignored. */
         TokenRequest: {
             /**
@@ -507,6 +712,18 @@ export interface components {
              * @example profile
              */
             scope?: string;
+            /**
+             * @description What the client calls the device, for the list of authorizations; no control characters, and no marks of the
+             *     direction of text. grant_type=refresh_token ignores it.
+             * @example Ada's phone
+             */
+            device_name?: string;
+            /**
+             * @description A JSON object as text, with at most 16 members and 2 KiB, for the list of authorizations; it is in no token,
+             *     no introspection and no event. grant_type=refresh_token ignores it.
+             * @example {"app_version":"4.2.0"}
+             */
+            metadata?: string;
             client_id?: components["schemas"]["ClientIdInBody"];
             client_secret?: components["schemas"]["ClientSecretInBody"];
         };
@@ -835,6 +1052,17 @@ export interface components {
             };
             content?: never;
         };
+        /** @description The page; beyond the last authorization it is empty. */
+        AuthorizationsListed: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AuthorizationsPage"];
+            };
+        };
         /** @description The metadata. */
         DiscoveryDocument: {
             headers: {
@@ -867,8 +1095,40 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The access token is missing, malformed, expired or revoked. */
+        TokenUnauthorized: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "WWW-Authenticate": components["headers"]["BearerChallenge"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The access token does not have the scope `sessions`. */
+        Forbidden: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "WWW-Authenticate": components["headers"]["BearerChallenge"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description There is no such identity. */
         NotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The identity has no such authorization. */
+        AuthorizationNotFound: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
                 [name: string]: unknown;
@@ -1128,6 +1388,17 @@ export interface components {
          * @example 7f0d4c1e-usr
          */
         IdentityIdPath: components["schemas"]["IdentityId"];
+        /**
+         * @description Identifier of the authorization.
+         * @example 019a9f6e-5c1d-7b3a-9f00-3f2a51d0c111
+         */
+        AuthorizationIdPath: string;
+        /** @description `true` leaves out what has ended or expired. */
+        ActiveOnly: boolean;
+        /** @description `next` of the page before. Absent: the first page. */
+        After: string;
+        /** @description Authorizations on a page, at most 100. More are cut to 100. */
+        ListSize: number;
         /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
         RequestId: string;
         /** @description W3C trace context; logged, and passed on to the services that are called. */
@@ -1177,6 +1448,11 @@ export interface components {
          * @example Basic realm="gatepost", charset="UTF-8"
          */
         BasicChallenge: string;
+        /**
+         * @description The scheme that is expected, and what is wrong with the token that was sent (RFC 6750 section 3).
+         * @example Bearer realm="gatepost", error="invalid_token"
+         */
+        BearerChallenge: string;
         /**
          * @description The methods of this path.
          * @example GET, HEAD, OPTIONS
@@ -1473,6 +1749,193 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             404: components["responses"]["NotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listAuthorizations: {
+        parameters: {
+            query?: {
+                /** @description `true` leaves out what has ended or expired. */
+                active?: components["parameters"]["ActiveOnly"];
+                /** @description `next` of the page before. Absent: the first page. */
+                after?: components["parameters"]["After"];
+                /** @description Authorizations on a page, at most 100. More are cut to 100. */
+                size?: components["parameters"]["ListSize"];
+            };
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the identity.
+                 * @example 7f0d4c1e-usr
+                 */
+                id: components["parameters"]["IdentityIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["AuthorizationsListed"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    endAllAuthorizations: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the identity.
+                 * @example 7f0d4c1e-usr
+                 */
+                id: components["parameters"]["IdentityIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    endAuthorization: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the identity.
+                 * @example 7f0d4c1e-usr
+                 */
+                id: components["parameters"]["IdentityIdPath"];
+                /**
+                 * @description Identifier of the authorization.
+                 * @example 019a9f6e-5c1d-7b3a-9f00-3f2a51d0c111
+                 */
+                authorizationId: components["parameters"]["AuthorizationIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["AuthorizationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listOwnAuthorizations: {
+        parameters: {
+            query?: {
+                /** @description `true` leaves out what has ended or expired. */
+                active?: components["parameters"]["ActiveOnly"];
+                /** @description `next` of the page before. Absent: the first page. */
+                after?: components["parameters"]["After"];
+                /** @description Authorizations on a page, at most 100. More are cut to 100. */
+                size?: components["parameters"]["ListSize"];
+            };
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["AuthorizationsListed"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["TokenUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    endAllOwnAuthorizations: {
+        parameters: {
+            query?: {
+                /** @description `current` keeps the authorization that the access token is from. Absent: it ends too. */
+                except?: components["schemas"]["KeptAuthorization"];
+            };
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["TokenUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    endOwnAuthorization: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the authorization.
+                 * @example 019a9f6e-5c1d-7b3a-9f00-3f2a51d0c111
+                 */
+                authorizationId: components["parameters"]["AuthorizationIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["TokenUnauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["AuthorizationNotFound"];
             405: components["responses"]["MethodNotAllowed"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];

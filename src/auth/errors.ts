@@ -1,5 +1,5 @@
 /** The kinds of error that only the auth service returns; openapi/auth.yaml lists these and the platform's. */
-import { type ErrorKind, ServiceError } from "../platform/base/errors.ts";
+import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/base/errors.ts";
 
 const taken = { status: 409, grpc: "AlreadyExists", oauth: "invalid_request" } as const;
 const invalid = { code: "invalid_request", status: 400, grpc: "InvalidArgument" } as const;
@@ -63,4 +63,8 @@ export function invalidClient(): ServiceError {
 
 export function identityNotFound(by: "id" | "phone number"): ServiceError {
   return new ServiceError(AuthErrorKinds.identityNotFound, `There is no identity with this ${by}.`);
+}
+
+export function authorizationNotFound(): ServiceError {
+  return new ServiceError(ErrorKinds.notFound, "The identity has no authorization with this id.");
 }

@@ -21,14 +21,20 @@ import { authenticationTypesOf, type Identity } from "./identities/identity.ts";
 import type { KeyStore } from "./keys/key-store.ts";
 import type { Guessing } from "./limits/guessing.ts";
 import type { AccessTokenClaims } from "./tokens/access-token.ts";
+import { authenticateUser, type UserCaller } from "./tokens/authenticate-user.ts";
 import type { Introspect } from "./tokens/introspect.ts";
 import type { Revoke } from "./tokens/revoke.ts";
+import type { UserAuthorizations } from "./tokens/user-authorizations.ts";
 
 type Schemas = components["schemas"];
+
+/** Who calls an operation: a client, or a user about himself. */
+type AnyCaller = Caller | UserCaller;
 
 interface Dependencies {
   readonly authenticator: Authenticator;
   readonly identities: Identities;
+  readonly authorizations: UserAuthorizations;
   readonly guessing: Guessing;
   readonly generateTokens: GenerateTokens;
   readonly introspect: Introspect;
@@ -43,30 +49,34 @@ interface Dependencies {
 export function authHttp(
   dependencies: Dependencies,
   binding: Pick<
-    Binding<operations, Caller>,
+    Binding<operations, AnyCaller>,
     "document" | "logger" | "observer" | "validateResponses" | "callerAddress"
   >,
 ): BoundContract {
-  return bindContract<operations, Caller>({
+  return bindContract<operations, AnyCaller>({
     ...binding,
     service: "auth",
     handlers: authHandlers(dependencies),
-    security: authSecurity(dependencies.authenticator),
+    security: authSecurity(dependencies),
     bodySecurity: oauthCaller(dependencies.authenticator),
   });
 }
 
 /** The security schemes of the document. */
-function authSecurity(authenticator: Authenticator): Record<string, SecurityHandler<Caller>> {
+function authSecurity({
+  authenticator,
+  introspect,
+}: Pick<Dependencies, "authenticator" | "introspect">): Record<string, SecurityHandler<AnyCaller>> {
   return {
+    UserToken: ({ header }) => authenticateUser(introspect, header("authorization")),
     InternalClient: ({ header }) => authenticator.internal(header("authorization")),
     RegisteredClient: ({ header }) => authenticator.client(header("authorization")),
     PlatformApiKey: ({ header }) => authenticator.platform(header("x-api-key")),
   };
 }
 
-function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
-  const { identities, guessing, challenge, generateTokens, introspect, revoke, keys, metadata } =
+function authHandlers(dependencies: Dependencies): Handlers<operations, AnyCaller> {
+  const { identities, authorizations, guessing, challenge, generateTokens, introspect, revoke, keys, metadata } =
     dependencies;
   return {
     async createIdentity({ body: { id, phone, email, metadata, ...rest } }) {
@@ -108,12 +118,43 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       await guessing.unlock(await identities.get(id));
       return { status: 204 };
     },
+    async listAuthorizations({ path: { id }, query: { active, after, size, ...rest } }) {
+      nothingElse(rest);
+      await identities.get(id);
+      return { status: 200, body: pageBody(await authorizations.list(id, pageOf({ active, after, size }))) };
+    },
+    async endAllAuthorizations({ path: { id } }, call) {
+      await identities.endAuthorizations(id, "OPERATOR", originOf(call));
+      return { status: 204 };
+    },
+    async endAuthorization({ path: { id, authorizationId } }, call) {
+      await authorizations.end(id, authorizationId, "OPERATOR", originOf(call));
+      return { status: 204 };
+    },
+    async listOwnAuthorizations({ query: { active, after, size, ...rest } }, call) {
+      nothingElse(rest);
+      const { identityId, authorizationId } = userOf(call);
+      const page = await authorizations.list(identityId, pageOf({ active, after, size }));
+      return { status: 200, body: pageBody(page, authorizationId) };
+    },
+    async endAllOwnAuthorizations({ query: { except, ...rest } }, call) {
+      nothingElse(rest);
+      const { identityId, authorizationId } = userOf(call);
+      const kept = except === "current" ? authorizationId : undefined;
+      await identities.endAuthorizations(identityId, "USER", originOf(call), kept);
+      return { status: 204 };
+    },
+    async endOwnAuthorization({ path: { authorizationId } }, call) {
+      await authorizations.end(userOf(call).identityId, authorizationId, "USER", originOf(call));
+      return { status: 204 };
+    },
     async generateTokens({ body }, call) {
       const { grant_type, username, password, refresh_token, phone, auth_id, ...others } = parametersOf(body);
-      const { otp_verification_token, code, code_verifier, scope, ...rest } = others;
+      const { otp_verification_token, code, code_verifier, scope, device_name, metadata, ...rest } = others;
       nothingElse(rest);
       const request = { grant_type, username, password, refresh_token, phone, auth_id };
-      const parameters = { ...request, otp_verification_token, code, code_verifier, scope };
+      const exchange = { code, code_verifier };
+      const parameters = { ...request, ...exchange, otp_verification_token, scope, device_name, metadata };
       const proof = call.header("dpop");
       return {
         status: 200,
@@ -156,14 +197,19 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
   };
 }
 
-/** The caller, whom the binding has found before it called the handler. */
-function authenticated({ caller }: Call<Caller>): Caller {
-  return caller ?? refuse();
+/** The client that calls, whom the binding has found before it called the handler. */
+function authenticated({ caller }: Call<AnyCaller>): Caller {
+  return caller === undefined || caller.kind === "user" ? refuse() : caller;
+}
+
+/** The user who calls. */
+function userOf({ caller }: Call<AnyCaller>): UserCaller {
+  return caller?.kind === "user" ? caller : refuse();
 }
 
 /** By which request an event comes to be, and who has sent it. */
-function originOf(call: Call<Caller>): RequestOrigin {
-  return { requestId: call.context.requestId, caller: authenticated(call).clientId };
+function originOf({ context: { requestId }, caller }: Call<AnyCaller>): RequestOrigin {
+  return { requestId, caller: (caller ?? refuse()).clientId };
 }
 
 /** The parameters of an OAuth operation without those that say who calls: {@link oauthCaller} has read them. */
@@ -179,7 +225,7 @@ function parametersOf<Body extends Credentials>({
  * The caller of an OAuth operation, by its headers or by the credentials in the body; both at once are refused
  * (RFC 6749 section 2.3).
  */
-function oauthCaller(authenticator: Authenticator): BodySecurityHandler<Caller> {
+function oauthCaller(authenticator: Authenticator): BodySecurityHandler<AnyCaller> {
   return (body, { caller, header }) => {
     const { client_id: id, client_secret: secret, client_assertion: assertion }: Credentials = Object(body);
     const inBody = secret !== undefined ? "client_secret" : assertion !== undefined && "client_assertion";
@@ -216,6 +262,36 @@ function identityBody(identity: Identity): Stated<Schemas["Identity"]> {
     email: email ?? undefined,
     metadata: metadata ?? undefined,
     authenticationTypes: authenticationTypesOf(identity),
+  };
+}
+
+interface PageQuery {
+  readonly active: boolean | undefined;
+  readonly after: string | undefined;
+  readonly size: number | undefined;
+}
+
+function pageOf({ active = false, after, size = 20 }: PageQuery) {
+  return { activeOnly: active, after, size };
+}
+
+/** @param currentId the authorization of the caller's token; undefined: the caller is no user */
+function pageBody(
+  { content, hasNext }: Awaited<ReturnType<UserAuthorizations["list"]>>,
+  currentId?: string,
+): Stated<Schemas["AuthorizationsPage"]> {
+  return {
+    content: content.map(({ createdAt, refreshedAt, expiresAt, reason, deviceName, metadata, ...one }) => ({
+      ...one,
+      reason: reason ?? undefined,
+      registeredAt: createdAt.toISOString(),
+      refreshedAt: refreshedAt.toISOString(),
+      expiresAt: expiresAt.toISOString(),
+      deviceName: deviceName ?? undefined,
+      metadata: metadata ?? undefined,
+      current: one.id === currentId,
+    })),
+    next: hasNext ? content.at(-1)?.id : undefined,
   };
 }
 

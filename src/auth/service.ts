@@ -61,6 +61,7 @@ import { createRevoke } from "./tokens/revoke.ts";
 import { createRotateRefreshToken } from "./tokens/rotate-refresh-token.ts";
 import { createRotations } from "./tokens/rotations.ts";
 import { createTokenIssuer } from "./tokens/token-issuer.ts";
+import { createUserAuthorizations } from "./tokens/user-authorizations.ts";
 
 /** The service's schema and the history of its migrations. */
 export const authMigrations = { schema: "auth", folder: new URL("../../drizzle/auth", import.meta.url) };
@@ -164,25 +165,11 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const apps = { verifyProof, authorizationCodes, findPhoneHolder };
   const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, { ...parts, ...apps });
   const metadata = serverMetadata(issuer, settings.clients, settings.firstPartyApps !== undefined);
+  const own = { identities, authorizations: createUserAuthorizations(db, confirmed), guessing };
+  const { callerAddress } = dependencies;
   const http = authHttp(
-    {
-      authenticator,
-      identities,
-      guessing,
-      generateTokens,
-      introspect,
-      revoke,
-      keys,
-      metadata,
-      challenge,
-    },
-    {
-      document,
-      logger,
-      observer: metrics.http,
-      validateResponses,
-      callerAddress: dependencies.callerAddress,
-    },
+    { authenticator, ...own, generateTokens, introspect, revoke, keys, metadata, challenge },
+    { document, logger, observer: metrics.http, validateResponses, callerAddress },
   );
   const events = await openAuthEvents(dependencies, database, confirmed);
   const { broker } = events;

@@ -38,13 +38,15 @@ export const identityDeleted = eventKind("auth.identity.deleted.v1", IdentityDel
 /** An event of the auth service: an authorization of its subject has ended. The reuse of a refresh token has it too. */
 export const authorizationRevoked = eventKind("auth.authorization.revoked.v1", AuthorizationRevokedSchema);
 
-const { CLIENT, REUSE, IDENTITY_DELETED, PASSWORD_CHANGED } = RevocationReason;
+const { CLIENT, REUSE, IDENTITY_DELETED, PASSWORD_CHANGED, USER, OPERATOR } = RevocationReason;
 /** With which the user is signed out: not by a disabled client, nor by what a later version may add. */
 const signedOutReasons: ReadonlySet<RevocationReason> = new Set([
   CLIENT,
   REUSE,
   IDENTITY_DELETED,
   PASSWORD_CHANGED,
+  USER,
+  OPERATOR,
 ]);
 
 /** @returns the authorization whose user is signed out; undefined if it has ended without that */

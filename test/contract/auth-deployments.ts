@@ -13,6 +13,14 @@ import { appClient } from "../support/public-app.ts";
 import { generousLimits } from "../support/sent-code.ts";
 import type { Deployment } from "./status-cases.ts";
 
+/** A client whose users may see and end their authorizations. */
+export const sessionsClient = {
+  clientId: "sessions-app",
+  clientSecret: "sessions-app-secret",
+  grantTypes: ["auth"],
+  scopes: ["sessions"],
+};
+
 export interface Deployments {
   api(deployment: Deployment): AuthApi;
   logs(deployment: Deployment): string;
@@ -44,7 +52,7 @@ async function breakDatabase(dataDir: string): Promise<void> {
 
 /** @param contract that the responses of all three are held against */
 export async function startDeployments(contract: Contract): Promise<Deployments> {
-  const env = sharedSettings();
+  const env = { ...sharedSettings(), ...withClients(sessionsClient) };
   await using cleanup = new AsyncDisposableStack();
   const brokenData = mkdtempSync(join(tmpdir(), "gatepost-broken-"));
   cleanup.defer(() => rmSync(brokenData, { recursive: true, force: true }));

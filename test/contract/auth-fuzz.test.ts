@@ -1,9 +1,12 @@
 /** Requests to the auth API, made from the schemas of openapi/auth.yaml. */
+import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { beforeAll, beforeEach } from "vitest";
-import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
+import { type AuthApi, authApi, basic, internal, mobileApp } from "../support/auth-api.ts";
+import { withClients } from "../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { sessionsClient } from "./auth-deployments.ts";
 import { fuzz } from "./fuzz.ts";
 
 let server: AuthServer;
@@ -12,13 +15,14 @@ let known: { id: string; phone: string };
 let token: string;
 const cleanup = suiteCleanup();
 beforeAll(async () => {
-  server = await startAuthServer("PGlite");
+  server = await startAuthServer("PGlite", { env: withClients(sessionsClient) });
   cleanup.defer(() => server.stop());
   api = authApi(server.base);
 });
 beforeEach(async () => {
   known = await api.newIdentity();
-  token = (await api.newPair(known.id)).access_token;
+  const { clientId, clientSecret } = sessionsClient;
+  token = (await api.newPair(known.id, basic(clientId, clientSecret))).access_token;
 });
 
 /** Codes of countries whose numbers are of different lengths, and one that nobody has. */
@@ -41,8 +45,8 @@ const lazily = (value: () => string) => fc.constant(undefined).map(value);
 /** What may be refused although its form is right: what it says does not hold. */
 const ofContent: Record<string, RegExp> = {
   "400":
-    /is not a possible phone number|is larger than 16384 bytes|harder to guess|"\/body\/id","message":"differs/,
-  "404": /identity_not_found/,
+    /is not valid JSON|must be a JSON object|must have no control|is not a possible phone number|is larger than 16384 bytes|harder to guess|"\/body\/id","message":"differs/,
+  "404": /not_found/,
   "409": /identity_(id|phone|email)_taken/,
   "429": /slow_down/,
 };
@@ -56,6 +60,7 @@ fuzz({
   call: (...request) => api.call(...request),
   credentials({ id, security }) {
     if (security.length === 0) return {};
+    if (security.includes("UserToken")) return { as: `Bearer ${token}` };
     return { as: id === "generateTokens" ? mobileApp : internal };
   },
   sharp: {
@@ -69,9 +74,12 @@ fuzz({
     auth_id: lazily(() => known.id),
     token: lazily(() => token),
   },
-  known: () => ({ id: known.id }),
-  isOfContent: (_operation, { status, text }) =>
-    ofContent[status]?.test(text) === true || (status === 400 && ofOAuth.test(text)),
+  known: () => ({ id: known.id, authorizationId: randomUUID() }),
+  isOfContent: ({ id }, { status, text }) =>
+    // It ends with the first request.
+    (id === "endAllOwnAuthorizations" && status === 401) ||
+    ofContent[status]?.test(text) === true ||
+    (status === 400 && ofOAuth.test(text)),
   otherPaths: ["find-by-phone"],
   // In a form, empty counts as absent.
   isWhole: (body) => body["grant_type"] !== "",

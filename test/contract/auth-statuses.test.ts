@@ -10,7 +10,7 @@ import { readContract } from "../support/contract-check.ts";
 import { newKeyPair, publicApp } from "../support/public-app.ts";
 import { newMobilePhone, sentCode } from "../support/sent-code.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
-import { type Deployments, startDeployments } from "./auth-deployments.ts";
+import { type Deployments, sessionsClient, startDeployments } from "./auth-deployments.ts";
 import {
   type Case,
   casesFrom,
@@ -22,10 +22,11 @@ import {
 } from "./status-cases.ts";
 
 const contract = readContract("auth");
+const sessionsApp = basic(sessionsClient.clientId, sessionsClient.clientSecret);
 let deployments: Deployments;
 const { answers, expectAllReached } = statusRun(contract, (on) => deployments.api(on).call);
 /** An identity of the healthy server, and a token of its that all three know. */
-const known = { id: "", phone: "", token: "" };
+const known = { id: "", phone: "", token: "", sessionsToken: "" };
 
 const cleanup = suiteCleanup();
 beforeAll(async () => {
@@ -33,6 +34,7 @@ beforeAll(async () => {
   cleanup.defer(() => deployments.stop());
   Object.assign(known, await healthy().newIdentity());
   known.token = (await healthy().newPair(known.id)).access_token;
+  known.sessionsToken = (await healthy().newPair(known.id, sessionsApp)).access_token;
 });
 
 function healthy() {
@@ -54,6 +56,9 @@ async function someApp() {
 const challengeOfSomeone = async (more: Record<string, string> = {}) =>
   (await someApp()).beginning(newMobilePhone(), more);
 
+
+const asUser = () => ({ as: `Bearer ${known.sessionsToken}` });
+const unknown = { authorizationId: randomUUID() };
 const nobody = { id: "nobody" };
 const fieldsOfSomeoneNew = () => ({ id: randomUUID(), phone: newPhone() });
 
@@ -67,6 +72,12 @@ const wellFormed: Record<string, Request> = {
   setIdentityPassword: () => ({ as: internal, path: nobody, json: { password: "correct horse" } }),
   removeIdentityPassword: () => ({ as: internal, path: nobody }),
   clearIdentityAttempts: () => ({ as: internal, path: nobody }),
+  listAuthorizations: () => ({ as: internal, path: nobody }),
+  endAllAuthorizations: () => ({ as: internal, path: nobody }),
+  endAuthorization: () => ({ as: internal, path: { ...nobody, ...unknown } }),
+  listOwnAuthorizations: asUser,
+  endAllOwnAuthorizations: () => ({ ...asUser(), query: "?except=current" }),
+  endOwnAuthorization: () => ({ ...asUser(), path: unknown }),
   generateTokens: () => ({ as: mobileApp, form: { grant_type: "auth", auth_id: "nobody" } }),
   challengeAuthorization: () => challengeOfSomeone(),
   introspectToken: () => ({ as: internal, form: { token: known.token } }),
@@ -83,15 +94,22 @@ const aboutOne = [
   "setIdentityPassword",
   "removeIdentityPassword",
   "clearIdentityAttempts",
+  "listAuthorizations",
+  "endAllAuthorizations",
 ];
 const aboutIdentities = ["createIdentity", "findIdentityByPhone", ...aboutOne];
 const oauth = ["generateTokens", "challengeAuthorization", "introspectToken", "revokeToken"];
+
+const aboutOneself = ["listOwnAuthorizations", "endAllOwnAuthorizations", "endOwnAuthorization"];
+const aboutIdentities = ["createIdentity", "findIdentityByPhone", "endAuthorization", ...aboutOne];
+const oauth = ["generateTokens", "introspectToken", "revokeToken"];
 const open = ["getKeySet", "getOpenIdConfiguration", "getAuthorizationServerMetadata"];
 /** The token operation answers wrong credentials with 400. */
-const with401 = [...aboutIdentities, "introspectToken", "revokeToken"];
+const with401 = [...aboutIdentities, ...aboutOneself, "introspectToken", "revokeToken"];
 const withBody = ["createIdentity", "updateIdentity", "setIdentityPassword", ...oauth];
-const withJsonAnswer = ["createIdentity", "findIdentityByPhone", "getIdentity", ...oauth, ...open];
-const withDatabase = [...aboutIdentities, ...oauth];
+const lists = ["listAuthorizations", "listOwnAuthorizations"];
+const withJsonAnswer = ["createIdentity", "findIdentityByPhone", "getIdentity", ...lists, ...oauth, ...open];
+const withDatabase = [...aboutIdentities, ...aboutOneself, ...oauth];
 
 const each = casesFrom(wellFormed);
 
@@ -134,6 +152,20 @@ const successes: Case[] = [
     as: internal,
     path: await someoneNew(),
   })),
+  one("listAuthorizations", 200, "for one that exists", () => ({ as: internal, path: { id: known.id } })),
+  one("endAllAuthorizations", 204, "for one that exists", async () => ({
+    as: internal,
+    path: await someoneNew(),
+  })),
+  one("endAuthorization", 204, "for one of the identity", async () => ({
+    as: internal,
+    path: { id: known.id, authorizationId: await oneOfKnown() },
+  })),
+  one("listOwnAuthorizations", 200, "to the user of a token", asUser),
+  one("endOwnAuthorization", 204, "for one's own", async () => ({
+    ...asUser(),
+    path: { authorizationId: await oneOfKnown() },
+  })),
   one("generateTokens", 200, "for an identity that exists", () => ({
     as: mobileApp,
     form: { grant_type: "auth", auth_id: known.id },
@@ -149,6 +181,10 @@ const successes: Case[] = [
     as: mobileApp,
     form: { token: (await healthy().newPair(known.id)).refresh_token },
   })),
+  one("endAllOwnAuthorizations", 204, "to the user of a token", async () => {
+    const { access_token } = await healthy().newPair((await someoneNew()).id, sessionsApp);
+    return { as: `Bearer ${access_token}`, query: "?except=current" };
+  }),
   one("getKeySet", 200, "to anybody", () => ({})),
   one("getKeySet", 304, "to who holds the newest copy", async () => ({
     headers: { "if-none-match": (await healthy().call("getKeySet")).headers.get("etag") ?? "" },
@@ -161,10 +197,20 @@ const invalid = "invalid_request";
 const badInput: Case[] = [
   one("createIdentity", 400, "without a phone", () => ({ as: internal, json: { id: "a" } }), invalid),
   one("findIdentityByPhone", 400, "without a phone", () => ({ as: internal }), invalid),
-  ...each(aboutOne, { status: 400, when: "for an id that cannot be one", code: invalid }, (request) => ({
-    ...request,
-    path: { id: "Schlüssel" },
-  })),
+  ...each(
+    [...aboutOne, "endAuthorization"],
+    { status: 400, when: "for an id that cannot be one", code: invalid },
+    (request) => ({ ...request, path: { ...request.path, id: "Schlüssel" } }),
+  ),
+  one("listOwnAuthorizations", 400, "for a page of none", () => ({ ...asUser(), query: "?size=0" }), invalid),
+  one("endAllOwnAuthorizations", 400, "except others", () => ({ ...asUser(), query: "?except=x" }), invalid),
+  one(
+    "endOwnAuthorization",
+    400,
+    "for an id that cannot be one",
+    () => ({ ...asUser(), path: { authorizationId: "x" } }),
+    invalid,
+  ),
   ...each(
     ["generateTokens"],
     { status: 400, when: "without credentials", code: "invalid_client" },
@@ -224,6 +270,16 @@ const refusals: Case[] = [
     { status: 401, when: "to any other client", code: unauthenticated },
     (request) => ({ ...request, as: mobileApp }),
   ),
+  ...each(
+    aboutOneself,
+    { status: 403, when: "to a token without the scope", code: "forbidden" },
+    (request) => ({ ...request, as: `Bearer ${known.token}` }),
+  ),
+  ...each(["endAuthorization", "endOwnAuthorization"], {
+    status: 404,
+    when: "for one that does not exist",
+    code: "not_found",
+  }),
   ...each(["findIdentityByPhone", ...aboutOne], {
     status: 404,
     when: "for one that does not exist",
@@ -295,6 +351,12 @@ const faults: Case[] = [
     on: "away",
   }),
 ];
+
+/** An authorization of the known identity. */
+async function oneOfKnown(): Promise<string> {
+  const { jti = "" } = await healthy().introspect((await healthy().newPair(known.id)).access_token);
+  return jti.split(".")[0] ?? "";
+}
 
 describe("what was asked for is done", () => {
   test.each(successes)("$operation answers $status $when", async (one) => void (await answers(one)));

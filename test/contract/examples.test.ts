@@ -100,6 +100,7 @@ it("each security scheme names the credentials of development mode", () => {
   const credentials: Readonly<Record<string, readonly string[]>> = {
     InternalClient: [developmentInternalClient].flatMap(Object.values),
     RegisteredClient: [app, office].flatMap(({ clientId, clientSecret }) => [clientId, clientSecret]),
+    UserToken: [],
     PlatformApiKey: ["apiKey", `.data/${developmentSecretsFile}`],
     UserApplication: [app.clientId, app.clientSecret],
     BackofficeApplication: [office.clientId, office.clientSecret],

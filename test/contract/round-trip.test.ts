@@ -71,6 +71,7 @@ const roundTrips: Readonly<Record<string, { readonly readBy: string; readonly se
 
 const noEffect = "none, as its description says";
 const byGrants = "test/auth/grants/grants.test.ts";
+const byAuthorizations = "test/auth/tokens/user-authorizations.test.ts";
 const byClientSecrets = "test/auth/clients/client-secret-post.test.ts";
 const byChallenges = "test/auth/challenge/sign-in.test.ts";
 const byDevices = "test/push/http.test.ts";
@@ -85,6 +86,8 @@ const shownBy: Readonly<Record<string, string>> = {
   "generateTokens.auth_id": byGrants,
   "generateTokens.otp_verification_token": byGrants,
   "generateTokens.scope": byGrants,
+  "generateTokens.device_name": byAuthorizations,
+  "generateTokens.metadata": byAuthorizations,
   "generateTokens.client_id": byClientSecrets,
   "generateTokens.client_secret": byClientSecrets,
   "generateTokens.code": byChallenges,

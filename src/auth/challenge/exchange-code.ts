@@ -3,6 +3,7 @@ import type { Client } from "../clients/client-repository.ts";
 import type { Identities } from "../identities/identities.ts";
 import type { Confirmed } from "../tokens/confirmed.ts";
 import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
+import type { Description } from "../tokens/description.ts";
 import type { FindPresented } from "../tokens/presented-token.ts";
 import type { RefreshToken } from "../tokens/refresh-token.ts";
 import type { TokenIssuer, TokenPair } from "../tokens/token-issuer.ts";
@@ -25,6 +26,7 @@ interface Presented {
   readonly codeVerifier: string;
   /** Of the key that it has proven; undefined: none. */
   readonly keyThumbprint: string | undefined;
+  readonly description: Description;
 }
 
 /**
@@ -65,7 +67,7 @@ export function createExchangeCode(dependencies: Dependencies): ExchangeCode {
     return { ...pair, refresh_expires_in: secondsLeft };
   }
 
-  return async (client, { code, codeVerifier, keyThumbprint }) => {
+  return async (client, { code, codeVerifier, keyThumbprint, description }) => {
     if (keyThumbprint === undefined) return undefined;
     const { clientId } = client;
     const challenge = await authorizationCodes.exchange({ code, codeVerifier, clientId, keyThumbprint });
@@ -73,8 +75,9 @@ export function createExchangeCode(dependencies: Dependencies): ExchangeCode {
     if (!subject) return undefined;
     const { refreshToken, scopes: requested } = challenge;
     const scopes = client.scopes.filter((scope) => requested?.includes(scope) ?? true);
-    const bound = { refreshToken, keyThumbprint };
-    const pair = await tokenIssuer.authorize(client, "authorization_code", subject, scopes, bound);
+    const grantType = "authorization_code";
+    const granted = { client, grantType, subject, scopes, description, refreshToken, keyThumbprint };
+    const pair = await tokenIssuer.authorize(granted);
     return pair ?? repeat(client, refreshToken, scopes);
   };
 }

@@ -6,6 +6,7 @@ import { chooseScopes } from "../clients/choose-scopes.ts";
 import type { Client } from "../clients/client-repository.ts";
 import { AuthErrorKinds, invalidGrant } from "../errors.ts";
 import type { VerifyProof } from "../proofs/proof.ts";
+import { readDescription } from "../tokens/description.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
 import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 
@@ -49,6 +50,7 @@ export function createGenerateTokens({ grants, verifyProof, countOutcome }: Depe
       keyThumbprint: isPublic ? await verifyProof(proof, "/oauth2/v1/tokens") : undefined,
       parameters,
       context,
+      description: readDescription(parameters.device_name, parameters.metadata),
       chooseScopes: (permitted) => chooseScopes(parameters.scope, permitted),
     };
     const pair = await grant.redeem(request);

@@ -4,6 +4,7 @@
  */
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import type { Client } from "../clients/client-repository.ts";
+import type { Description } from "../tokens/description.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
 
 /** The parameters of the contract that grants use. */
@@ -17,6 +18,8 @@ export interface TokenParameters {
   readonly code?: string | undefined;
   readonly code_verifier?: string | undefined;
   readonly scope?: string | undefined;
+  readonly device_name?: string | undefined;
+  readonly metadata?: string | undefined;
 }
 
 /** A parsed token request of a client that may use the grant. */
@@ -26,6 +29,8 @@ export interface TokenRequest {
   readonly keyThumbprint: string | undefined;
   readonly parameters: TokenParameters;
   readonly context: RequestContext;
+  /** What the client says of the authorization, where one is granted. */
+  readonly description: Description;
   /** The requested scopes if all of them are among `permitted`, or all of `permitted`; throws invalid_scope. */
   chooseScopes(permitted: readonly string[]): readonly string[];
 }

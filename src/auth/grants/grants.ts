@@ -85,7 +85,8 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
             );
           }
           const subject = await authenticate(request, account);
-          return subject && tokenIssuer.authorize(client, type, subject, scopes);
+          const { description } = request;
+          return subject && tokenIssuer.authorize({ client, grantType: type, subject, scopes, description });
         });
       },
     };
@@ -142,33 +143,36 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     auth: {
       requires: ["auth_id"],
       async redeem(request) {
-        const identityId = required(request.parameters, "auth_id");
-        return tokenIssuer.authorize(request.client, "auth", { identityId }, scopesOf(request));
+        const { client, description } = request;
+        const subject = { identityId: required(request.parameters, "auth_id") };
+        const scopes = scopesOf(request);
+        return tokenIssuer.authorize({ client, grantType: "auth", subject, scopes, description });
       },
     },
 
     /** RFC 6749 section 4.1.3, of a challenge. */
     authorization_code: {
       requires: ["code", "code_verifier"],
-      redeem: ({ client, keyThumbprint, parameters }) =>
+      redeem: ({ client, keyThumbprint, parameters, description }) =>
         exchangeCode(client, {
           code: required(parameters, "code"),
           codeVerifier: required(parameters, "code_verifier"),
-          keyThumbprint,
+          ...{ keyThumbprint, description },
         }),
     },
 
     phone_otp_token: {
       requires: ["phone", "otp_verification_token"],
       async redeem(request) {
-        const { client, parameters } = request;
+        const { client, parameters, description } = request;
         const scopes = scopesOf(request);
         const phone = canonicalPhone(required(parameters, "phone"));
         const otpProof = await verifyOtpProof(required(parameters, "otp_verification_token"), phone);
         const identity = phone === undefined ? undefined : await identities.findByPhone(phone);
         if (!otpProof || !identity) return undefined;
         const subject = { identityId: identity.id, phone: identity.phone, otpProof };
-        const pair = await tokenIssuer.authorize(client, "phone_otp_token", subject, scopes);
+        const grantType = "phone_otp_token";
+        const pair = await tokenIssuer.authorize({ client, grantType, subject, scopes, description });
         if (pair) await guessing.phoneProven(identity);
         return pair;
       },

@@ -33,6 +33,7 @@ export function confirmedIdentities(identities: Identities, confirmed: Confirmed
     create: (id, fields) => changed(() => identities.create(id, fields)),
     update: (id, fields) => changed(() => identities.update(id, fields)),
     delete: (id, origin) => ended(() => identities.delete(id, origin)),
+    endAuthorizations: (...request) => ended(() => identities.endAuthorizations(...request)),
     setPassword: (id, password, origin) => ended(() => identities.setPassword(id, password, origin)),
   };
 }

@@ -6,7 +6,7 @@ import { arrayLiteral, type Database } from "../../platform/database/database.ts
 import { type BatchedLookup, batched } from "../../platform/database/sql/batched-lookup.ts";
 import { names, nullable, text } from "../../platform/database/sql/readers.ts";
 import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
-import { noRequest, originFields } from "../../platform/messaging/outbox.ts";
+import { noRequest, originFields, type RequestOrigin } from "../../platform/messaging/outbox.ts";
 import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { hashingLimit, hashSecret } from "../password-hashing/argon2id.ts";
@@ -99,6 +99,26 @@ export function createIdentities(db: Database, clock: Clock) {
         await endIdentity(tx, id, "IDENTITY_DELETED", origin);
         const fields = { identityId: idOf(id), ...originFields(origin) };
         await tx.execute(recordEvent(AuthEvents.identityDeleted, fields, { at: now() }));
+      }),
+
+    /**
+     * Ends all authorizations, but for one that is kept. @throws identity_not_found, for an operator
+     * @param keptId the authorization that is kept; none unless given
+     */
+    endAuthorizations: (
+      id: string,
+      reason: "USER" | "OPERATOR",
+      origin: RequestOrigin,
+      keptId?: string,
+    ): Promise<void> =>
+      change(async (tx) => {
+        const one = tx.select({ id: identities.id }).from(identities).where(eq(identities.id, id));
+        if ((await one.for("no key update")).length === 0) {
+          // A user who was deleted at this moment has none left.
+          if (reason === "USER") return;
+          throw identityNotFound("id");
+        }
+        await endIdentity(tx, id, reason, origin, keptId);
       }),
 
     /** Sets (or with null removes) the password and ends the authorizations. @throws identity_not_found, invalid_request */

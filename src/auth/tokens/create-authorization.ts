@@ -8,6 +8,7 @@ import { prepared, rows, selection } from "../../platform/database/sql/statement
 import type { Client } from "../clients/client-repository.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, clients, identities, identityEndings, redeemedOtpProofs } from "../schema.ts";
+import type { Description } from "./description.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
 /** The authenticated identity, and conditions that must still hold when the authorization is created. */
@@ -23,12 +24,12 @@ export interface AuthenticatedSubject {
   readonly otpProof?: { readonly hash: Buffer; readonly expiresAt: Date };
 }
 
-/** A new authorization. */
-interface NewAuthorization {
+export interface NewAuthorization {
   readonly client: Client;
   readonly grantType: string;
   readonly subject: AuthenticatedSubject;
   readonly scopes: readonly string[];
+  readonly description: Description;
   readonly refreshToken: RefreshToken;
   /** Of the key that its refresh tokens are bound to (RFC 7638, base64url); undefined: to none. */
   readonly keyThumbprint?: string | undefined;
@@ -88,9 +89,10 @@ const insertAuthorizations = prepared(
   ({ requested }) => sql`
     with requested as (
       select * from json_to_recordset(${requested}::text::json) as row (
-        ${id} uuid, ${identityId} text, ${phone} text, required_generation bigint, ${own.keyThumbprint} bytea, ${passwordHash} text, ${proofHash} bytea,
-        proof_expires timestamptz, ${clientId} text, ${grantType} text, ${scopes} text[],
-        refresh_seconds int, access_seconds int, ${familyHash} bytea, ${refreshHash} bytea)
+        ${id} uuid, ${identityId} text, ${phone} text, ${passwordHash} text, required_generation bigint,
+        ${proofHash} bytea, proof_expires timestamptz, ${own.keyThumbprint} bytea, ${clientId} text, ${grantType} text, ${scopes} text[],
+        refresh_seconds int, access_seconds int, ${familyHash} bytea, ${refreshHash} bytea,
+        ${own.deviceName} text, ${own.metadata} jsonb)
     ), eligible as (
       select requested.*, registered.${client.generation} as ${own.clientGeneration},
         coalesce((select max(${ending.generation}) from ${identityEndings} e
@@ -112,10 +114,10 @@ const insertAuthorizations = prepared(
     ), granted as (
       insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
         ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.refreshedAt},
-        ${own.expiryDay}, ${familyHash}, ${refreshHash}, ${own.keyThumbprint})
+        ${own.expiryDay}, ${familyHash}, ${refreshHash}, ${own.keyThumbprint}, ${own.deviceName}, ${own.metadata})
       select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, moment, ${own.clientGeneration},
         ${own.identityGeneration}, refresh_end, moment, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
-        ${familyHash}, ${refreshHash}, ${own.keyThumbprint}
+        ${familyHash}, ${refreshHash}, ${own.keyThumbprint}, ${own.deviceName}, ${own.metadata}
       from dated
       where ${proofHash} is null or ${proofHash} in (select ${proofHash} from redeemed)
       returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
@@ -130,9 +132,9 @@ async function create(db: Database, requested: readonly NewAuthorization[]): Pro
 }
 
 /** The authorization as JSON, with the column names of the statement. */
-function requestedRow({ client, grantType, subject, scopes, ...tokens }: NewAuthorization) {
+function requestedRow(requested: NewAuthorization) {
+  const { client, grantType, subject, scopes, description, refreshToken, keyThumbprint } = requested;
   const { identityId, phone, passwordHash, otpProof, identityGeneration } = subject;
-  const { refreshToken, keyThumbprint } = tokens;
   return {
     [authorizations.id.name]: refreshToken.authorizationId,
     [authorizations.identityId.name]: identityId,
@@ -149,5 +151,7 @@ function requestedRow({ client, grantType, subject, scopes, ...tokens }: NewAuth
     access_seconds: client.tokenSettings.accessTokenSeconds,
     [authorizations.familyHash.name]: hexOfBytea(hashPart(refreshToken.family)),
     [authorizations.refreshHash.name]: hexOfBytea(hashPart(refreshToken.rotating)),
+    [authorizations.deviceName.name]: description.deviceName,
+    [authorizations.metadata.name]: description.metadata,
   };
 }

@@ -37,7 +37,7 @@ export const hasNotEndedById: SQL = sql`(num_nulls(${authorization.revokedAt}) =
 export async function endAuthorization(
   db: Database,
   authorizationId: string,
-  reason: "CLIENT" | "REUSE",
+  reason: "CLIENT" | "REUSE" | "USER" | "OPERATOR",
   origin: RequestOrigin,
   onlyIf: SQL = sql`true`,
 ): Promise<void> {
@@ -64,19 +64,28 @@ export async function endAuthorization(
 
 /**
  * Ends all authorizations of an identity that have been created until now. Must be called in a transaction that has
- * changed or deleted the row of the identity, so that the endings of one identity happen one after the other.
+ * locked, changed or deleted the row of the identity, so that the endings of one identity happen one after the other.
+ * @param keptId the authorization that does not end, if it has not ended before; none unless given
  */
 export async function endIdentity(
   tx: Database,
   identity: string,
-  reason: "IDENTITY_DELETED" | "PASSWORD_CHANGED",
+  reason: "IDENTITY_DELETED" | "PASSWORD_CHANGED" | "USER" | "OPERATOR",
   { requestId, caller }: RequestOrigin = noRequest,
+  keptId: string | null = null,
 ): Promise<void> {
   const ended = names(identityEndings);
+  const { identityGeneration } = names(authorizations);
+  // The kept one becomes as new as those that are granted from now on. The statement does not see its own ending.
   await tx.execute(sql`
-    insert into ${identityEndings}
-      (${ended.identityId}, ${ended.reason}, ${ended.endedAt}, ${ended.requestId}, ${ended.caller})
-    values (${identity}, ${reason satisfies RevocationReason}, clock_timestamp(), ${requestId}, ${caller})`);
+    with ended as (
+      insert into ${identityEndings}
+        (${ended.identityId}, ${ended.reason}, ${ended.endedAt}, ${ended.requestId}, ${ended.caller})
+      values (${identity}, ${reason satisfies RevocationReason}, clock_timestamp(), ${requestId}, ${caller})
+      returning ${ended.generation}
+    )
+    update ${authorizations} a set ${identityGeneration} = ended.${ended.generation} from ended
+    where ${authorization.id} = ${keptId}::uuid and ${authorization.identityId} = ${identity} and ${hasNotEnded}`);
 }
 
 /**

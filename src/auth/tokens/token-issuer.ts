@@ -4,7 +4,7 @@ import { uuidv7 } from "../../platform/crypto/random.ts";
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client-repository.ts";
 import { type AccessTokens, newJti } from "./access-token.ts";
-import { type AuthenticatedSubject, createCreateAuthorization } from "./create-authorization.ts";
+import { createCreateAuthorization, type NewAuthorization } from "./create-authorization.ts";
 import type { CurrentTokens } from "./current-tokens.ts";
 import { encodeRefreshToken, newRefreshToken, type RefreshToken } from "./refresh-token.ts";
 
@@ -30,21 +30,12 @@ interface PairRequest extends Omit<AccessTokenRequest, "authorizationId"> {
   readonly refreshToken: RefreshToken;
 }
 
-/** The first refresh token of an authorization whose refresh tokens are bound to a key. */
-interface BoundTokens {
-  readonly refreshToken: RefreshToken;
-  readonly keyThumbprint: string;
-}
+/** A new authorization; with its first refresh token, where another is not to be made. */
+type AuthorizationRequest = Omit<NewAuthorization, "refreshToken"> & Partial<Pick<NewAuthorization, "refreshToken">>;
 
 export interface TokenIssuer {
   /** Creates an authorization and its first pair; undefined if a condition of the subject no longer holds. */
-  authorize(
-    client: Client,
-    grantType: string,
-    subject: AuthenticatedSubject,
-    scopes: readonly string[],
-    bound?: BoundTokens,
-  ): Promise<TokenPair | undefined>;
+  authorize(request: AuthorizationRequest): Promise<TokenPair | undefined>;
   /** A pair for an authorization that exists. Stores nothing. */
   signPair(request: PairRequest): Promise<TokenPair>;
   /** An access token for an authorization that exists, as the members of a pair. Stores nothing. */
@@ -101,13 +92,13 @@ export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
     signPair,
     signAccessToken,
 
-    async authorize(client, grantType, subject, scopes, bound) {
+    async authorize(request) {
+      const { client, subject, scopes, keyThumbprint } = request;
       const { identityId } = subject;
-      const { refreshToken = newRefreshToken(uuidv7(clock.now())), keyThumbprint } = bound ?? {};
+      const { refreshToken = newRefreshToken(uuidv7(clock.now())) } = request;
       // Sign before storing: a crash between the two leaves no authorization without a pair.
       const issued = await signPair({ client, identityId, refreshToken, scopes });
-      const authorization = { client, grantType, subject, scopes, refreshToken, keyThumbprint };
-      if (!(await createAuthorization(authorization))) return undefined;
+      if (!(await createAuthorization({ ...request, refreshToken }))) return undefined;
       const { clientId } = client;
       currentTokens.remember(refreshToken, { clientId, identityId, scopes, keyThumbprint });
       return issued;

@@ -53,6 +53,7 @@ describe.runIf(backends.includes("PostgreSQL"))("authorizations that are created
         grantType: "phone_otp_token",
         subject: { identityId, ...(isProven && { otpProof: { hash, expiresAt } }) },
         scopes: [],
+        description: { deviceName: undefined, metadata: undefined },
         refreshToken: newRefreshToken(uuidv7(Date.now())),
       });
     const outcomes = await db.transaction(async (tx) => {
