@@ -149,7 +149,7 @@ DO $$ BEGIN
 END $$;
 --> statement-breakpoint
 CREATE INDEX "attempts_expire" ON "auth"."attempts" USING btree ("expire");--> statement-breakpoint
-CREATE INDEX "authorizations_identity_client" ON "auth"."authorizations" USING btree ("identity_id","client_id","id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
+CREATE INDEX "authorizations_identity" ON "auth"."authorizations" USING btree ("identity_id","id","client_id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
 CREATE INDEX "authorizations_identity_revoked" ON "auth"."authorizations" USING btree ("identity_id","id") WHERE "auth"."authorizations"."revoked_at" is not null;--> statement-breakpoint
 CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id","client_generation") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
 CREATE INDEX "authorizations_expiry_day" ON "auth"."authorizations" USING btree ("expiry_day");--> statement-breakpoint

@@ -173,7 +173,7 @@ export interface paths {
          * List the authorizations of an identity
          * @description Where the user is signed in, the newest first: what clients may do for the identity, with their state. One that
          *     has ended or expired is listed until its last token has expired, and for the rest of that day (UTC). Those of a
-         *     deleted identity that had the same id are not listed.
+         *     deleted identity that had the same id are not listed, but for some of its last minute.
          */
         get: operations["listAuthorizations"];
         put?: never;
@@ -654,12 +654,13 @@ export interface components {
         AuthorizationState: "ACTIVE" | "REVOKED" | "EXPIRED";
         /**
          * @description Why it has ended; only where it is `REVOKED`. `CLIENT`: the client, or the internal client, revoked its refresh
-         *     token. `REUSE`: a replaced refresh token was presented. `PASSWORD_CHANGED`: the password was set or removed.
+         *     token. `REUSE`: a replaced refresh token was presented. `IDENTITY_DELETED`: its identity was deleted, and this one has
+         *     the same id. `PASSWORD_CHANGED`: the password was set or removed.
          *     `CLIENT_DISABLED`: its client is not registered; it is active again if it is listed within seven days. `USER`,
          *     `OPERATOR`: it was ended here.
          * @enum {string}
          */
-        RevocationReason: "CLIENT" | "REUSE" | "PASSWORD_CHANGED" | "CLIENT_DISABLED" | "USER" | "OPERATOR";
+        RevocationReason: "CLIENT" | "REUSE" | "IDENTITY_DELETED" | "PASSWORD_CHANGED" | "CLIENT_DISABLED" | "USER" | "OPERATOR";
         /** @description Which parameters are needed depends on `grant_type`. Unknown parameters are ignored. */
         TokenRequest: {
             /**

@@ -40,6 +40,9 @@ describe.runIf(binaries)(
         newPair(),
       ]);
       const deleted = await api.newIdentity();
+      const [ended, emptied] = [await api.newIdentity(), await api.newIdentity()];
+      const { jti = "" } = await api.introspect((await api.newPair(ended.id, mobileApp)).access_token);
+      const path = { id: ended.id, authorizationId: jti.split(".")[0] ?? "" };
       const created = { id: `new-${deleted.id}`, phone: "+12025550147" };
       const { text } = await api.refresh(replaced.refresh_token);
       expect((await api.refresh(JSON.parse(text).refresh_token)).status).toBe(200);
@@ -49,6 +52,14 @@ describe.runIf(binaries)(
         deletion: {
           send: () => api.call("deleteIdentity", { as: internal, path: { id: deleted.id } }),
           done: 404,
+        },
+        "end of one": {
+          send: () => api.call("endAuthorization", { as: internal, path }),
+          done: 204,
+        },
+        "end of all": {
+          send: () => api.call("endAllAuthorizations", { as: internal, path: { id: emptied.id } }),
+          done: 204,
         },
         creation: { send: () => api.call("createIdentity", { as: internal, json: created }), done: 409 },
         refresh: { send: () => api.refresh(retried.refresh_token), done: 200 },

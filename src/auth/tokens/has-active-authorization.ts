@@ -42,11 +42,9 @@ const authorization = names(authorizations, "a");
 
 const found = selection({ ordinal: computed(integer, sql`requested.ordinal::int`) });
 
-const pair = sql`(${authorization.identityId}, ${authorization.clientId})`;
-const wanted = sql`(requested.identity, requested.client)`;
-
 /**
- * The numbers of the pairs that have an active authorization. Bounds and limit have each pair looked up by the index.
+ * The numbers of the pairs that have an active authorization. Bounds, order and limit have each pair looked up by the
+ * index of the identity, and no other one.
  */
 const selectActive = prepared(
   ["identities", "clients"],
@@ -56,7 +54,8 @@ const selectActive = prepared(
       as requested (identity, client, ordinal)
     where (
       select 1 from ${authorizations} a
-      where ${pair} >= ${wanted} and ${pair} <= ${wanted}
+      where ${authorization.identityId} between requested.identity and requested.identity
+        and ${authorization.clientId} = requested.client
         and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded}
-      order by ${authorization.identityId}, ${authorization.clientId} limit 1) is not null`,
+      order by ${authorization.identityId}, ${authorization.id} limit 1) is not null`,
 );

@@ -1,11 +1,12 @@
 /** The authorizations of a user, as he and an operator see them: listed with their state, and ended one by one. */
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { listOf, names, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
 import { computed, prepared, type RowOf, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { RequestOrigin } from "../../platform/messaging/outbox.ts";
 import { authorizationNotFound } from "../errors.ts";
-import { authorizations, clients, identities, identityEndings } from "../schema.ts";
+import type { RevocationReason } from "../events.ts";
+import { authorizations, identities, identityEndings } from "../schema.ts";
 import type { Confirmed } from "./confirmed.ts";
 import { endAuthorization, hasNotEnded } from "./end-authorizations.ts";
 
@@ -46,11 +47,20 @@ export interface UserAuthorizations {
 }
 
 const authorization = names(authorizations, "a");
-const owner = names(clients, "owner");
 const identity = names(identities, "i");
 const ending = names(identityEndings, "e");
 
 const isActive = sql`(${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded})`;
+
+const reasons = [
+  "CLIENT",
+  "REUSE",
+  "IDENTITY_DELETED",
+  "PASSWORD_CHANGED",
+  "CLIENT_DISABLED",
+  "USER",
+  "OPERATOR",
+] as const satisfies readonly RevocationReason[];
 
 const fields = {
   id: authorization.id,
@@ -64,7 +74,7 @@ const fields = {
   ),
   /** Null where it has not ended. Before it is marked as revoked, by what has ended it. */
   reason: computed(
-    nullable(oneOf(["CLIENT", "REUSE", "PASSWORD_CHANGED", "CLIENT_DISABLED", "USER", "OPERATOR"])),
+    nullable(oneOf(reasons)),
     sql`coalesce(${authorization.revocationReason}, (
         select ${ending.reason} from ${identityEndings} e where ${ending.identityId} = ${authorization.identityId}
           and ${ending.generation} > ${authorization.identityGeneration} order by ${ending.generation} limit 1
@@ -81,33 +91,25 @@ type ListedAuthorization = RowOf<typeof fields>;
 
 /** One more than a page; in the text, as of a parameter PostgreSQL assumes a tenth of the table. */
 const enough = sql.raw(`limit ${largestPage + 1}`);
-const ids = sql`${authorization.identityId}, ${authorization.clientId}, ${authorization.id}`;
 
 /**
- * The newest of each client by one index, and the newest that are marked as revoked by the other one: the bounds and
- * orders are those of the indexes, so that no more than a page of each is read, however many there are.
+ * The newest of the identity by one index, and the newest that are marked as revoked by another one, however many there
+ * are: no other index has this order, and the bounds are where PostgreSQL begins and stops reading.
  */
 const selectPage = prepared(
   ["identityId", "after", "activeOnly", "count"],
   ({ identityId, after, activeOnly, count }) => {
-    const isOfIdentity = sql`${authorization.createdAt} > ${identity.createdAt} - ${clockSeconds}::int * interval '1 second'`;
-    return sql`
-    select ${listed} from ${identities} i cross join lateral (
-      (select of_client.* from ${clients} owner cross join lateral (
-        select a.* from ${authorizations} a
-        where (${authorization.identityId}, ${authorization.clientId}) >= (${identity.id}, ${owner.clientId})
-          and (${ids}) < (${identity.id}, ${owner.clientId}, ${after}::uuid)
-          and ${authorization.revokedAt} is null and ${isOfIdentity} and (not ${activeOnly}::boolean or ${isActive})
-        order by ${authorization.identityId} desc, ${authorization.clientId} desc, ${authorization.id} desc ${enough}
-      ) as of_client)
-      union all (
+    const newest = (condition: SQL) => sql`(
         select a.* from ${authorizations} a
         where ${authorization.identityId} >= ${identity.id}
           and (${authorization.identityId}, ${authorization.id}) < (${identity.id}, ${after}::uuid)
-          and ${authorization.revokedAt} is not null and ${isOfIdentity} and not ${activeOnly}::boolean
-        order by ${authorization.identityId} desc, ${authorization.id} desc ${enough}
-      )
-    ) as a
+          and ${authorization.createdAt} > ${identity.createdAt} - ${clockSeconds}::int * interval '1 second'
+          and ${condition}
+        order by ${authorization.identityId} desc, ${authorization.id} desc ${enough})`;
+    const unmarked = sql`${authorization.revokedAt} is null and (not ${activeOnly}::boolean or ${isActive})`;
+    const marked = sql`${authorization.revokedAt} is not null and not ${activeOnly}::boolean`;
+    return sql`
+    select ${listed} from ${identities} i cross join lateral (${newest(unmarked)} union all ${newest(marked)}) as a
     where ${identity.id} = ${identityId} order by ${authorization.id} desc limit ${count}::int`;
   },
 );

@@ -7,7 +7,8 @@ import { createHasActiveAuthorization } from "../../../src/auth/tokens/has-activ
 import { createAuthorizationRepository } from "../../../src/auth/tokens/introspect.ts";
 import { createFindPresented } from "../../../src/auth/tokens/presented-token.ts";
 import { createRotations } from "../../../src/auth/tokens/rotations.ts";
-import type { Reads } from "../../../src/platform/database/database.ts";
+import { createUserAuthorizations } from "../../../src/auth/tokens/user-authorizations.ts";
+import type { Database, Reads } from "../../../src/platform/database/database.ts";
 import { authApi } from "../../support/auth-api.ts";
 import { startAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
@@ -23,6 +24,13 @@ const refresh = (reads: Reads) =>
     family: randomBytes(32),
     rotating: randomBytes(32),
   });
+/** The first page of a user's authorizations. */
+const list = (db: Database) =>
+  createUserAuthorizations(db, unconfirmed).list("heavy", { activeOnly: false, after: undefined, size: 20 });
+const unconfirmed = {
+  untilStandbysKnow: () => Promise.resolve(),
+  confirmFound: <T>(act: () => Promise<T>) => act(),
+};
 const guess = (reads: Reads) => createHasActiveAuthorization(reads)("user-1", "mobile-app");
 
 const rotation = (reads: Reads) => {
@@ -62,6 +70,8 @@ interface PlanNode {
   readonly "Index Name"?: string;
   readonly Alias?: string;
   readonly Filter?: string;
+  readonly "Shared Hit Blocks": number;
+  readonly "Shared Read Blocks": number;
   readonly Plans?: readonly PlanNode[];
 }
 
@@ -78,6 +88,7 @@ function nodesOf(node: PlanNode): PlanNode[] {
 
 describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizations", () => {
   let store: AuthStore;
+  let db: Database;
   let reads: Reads;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
@@ -85,7 +96,8 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
     cleanup.defer(() => own.drop());
     const database = await own.open();
     // Those of its statements that write find nothing to write.
-    reads = database.db;
+    db = database.db;
+    reads = db;
     store = await createAuthStore("PostgreSQL");
     cleanup.defer(() => store.drop());
     const server = await startAuthServer("PostgreSQL", { env: store.env });
@@ -112,7 +124,7 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
     ["introspection", introspect, primaryKey],
     ["refresh", refresh, primaryKey],
     ["a rotation", rotation, primaryKey],
-    ["a guess beyond the limit of its client", guess, /_identity_id_client_id_id_idx$/],
+    ["a guess beyond the limit of its client", guess, /_identity_id_id_client_id_idx$/],
   ];
 
   /** The plan for any parameters, which is what PostgreSQL keeps if it believes that others are no better. */
@@ -173,6 +185,28 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
       // PostgreSQL tries five times what a plan for the values at hand would cost.
       expect(plans).toEqual({ custom_plans: 5, generic_plans: 3 });
     });
+  });
+
+  test("a page of a user with 50,000 authorizations reads a page of each index, and no more", async () => {
+    await store.read((query) =>
+      query(`
+      insert into auth.identities (id, phone, created_at, updated_at) values ('heavy', '+12025550100', now(), now());
+      insert into auth.authorizations
+      select (jsonb_populate_record(a, jsonb_build_object('id', gen_random_uuid(), 'identity_id', 'heavy',
+        'client_id', 'backoffice'))).* from auth.authorizations a limit 50000`),
+    );
+    const { prepare, execute } = await statementOf(reads, () => list(db));
+    const [row] = await store.read(async (query) => {
+      await query(prepare);
+      await query("set plan_cache_mode = force_generic_plan");
+      return query(`explain (analyze, buffers, format json) ${execute}`);
+    });
+    const [{ Plan }]: readonly [{ Plan: PlanNode }] = Object(row?.["QUERY PLAN"]);
+    const scans = nodesOf(Plan).flatMap((node) => node["Index Name"] ?? []);
+    const own = /^authorizations_\d_identity_id_id_(client_id_)?idx$/;
+    expect(scans.filter((name) => name.startsWith("authorizations") && !own.test(name))).toEqual([]);
+    // Three levels of an index, and of that of those that are marked, in eight partitions; and the rows of a page.
+    expect(Plan["Shared Hit Blocks"] + Plan["Shared Read Blocks"]).toBeLessThan(300);
   });
 
   test("introspection sets up what it looks for once, and not for each partition", async () => {
