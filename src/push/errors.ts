@@ -38,6 +38,14 @@ export function wrongApplication(): ServiceError {
   );
 }
 
+/** A valid token that a client got for itself or an organization. */
+export function noUser(): ServiceError {
+  return new ServiceError(
+    ErrorKinds.forbidden,
+    "This operation is for users, and the access token is that of a client which acts for none.",
+  );
+}
+
 export function notificationNotFound(): ServiceError {
   return new ServiceError(PushErrorKinds.notificationNotFound, "There is no notification with this id.");
 }

@@ -16,6 +16,8 @@ export interface TokenClaims {
   readonly clientId: string;
   /** The authorization that the token is from, or what another issuer calls its session; undefined: it is not said. */
   readonly sid: string | undefined;
+  /** Whether `sub` is a client, which acts for no user. */
+  readonly isClient: boolean;
 }
 
 /**
@@ -90,12 +92,16 @@ export function createVerifyAccessToken({
         requiredClaims: ["sub", "exp", "iat"],
       }));
     if (!claims || isOtherToken(claims, isMarked)) return undefined;
-    const { sub, azp, client_id: clientId = azp, sid, exp, iat, nbf = iat } = claims;
+    const { sub, azp, client_id: clientId = azp, sid, gty, exp, iat, nbf = iat } = claims;
     // The client of RFC 9068, or the authorized party that OpenID Connect has for it; never two different ones.
     if (!isId(sub) || !isId(clientId) || (azp !== undefined && azp !== clientId)) return undefined;
     if (!isNumericDate(exp) || !isNumericDate(iat) || !isNumericDate(nbf)) return undefined;
     return {
-      claims: { sub, clientId, sid: isId(sid) ? sid : undefined, exp, notBefore: Math.max(iat, nbf) },
+      claims: {
+        ...{ sub, clientId, exp, notBefore: Math.max(iat, nbf) },
+        sid: isId(sid) ? sid : undefined,
+        isClient: clientGrants.has(gty),
+      },
       key,
     };
   }
@@ -132,6 +138,9 @@ function kindOfType(type: string | undefined): "access" | "any" | undefined {
   if (type === "at+jwt") return "access";
   return type === undefined || type === "jwt" ? "any" : undefined;
 }
+
+/** `gty` of tokens whose `sub` is a client: of the auth service, and of Auth0. */
+const clientGrants = new Set<unknown>(["client_credentials", "client-credentials"]);
 
 /** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11) and of event tokens (RFC 8417). */
 const otherClaims = ["at_hash", "c_hash", "s_hash", "events"];

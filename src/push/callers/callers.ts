@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import { wrongApplication } from "../errors.ts";
+import { noUser, wrongApplication } from "../errors.ts";
 import { createVerifyAccessToken, type TokenClaims } from "./access-token.ts";
 import {
   createIntrospectionClient,
@@ -90,6 +90,7 @@ export function createCallers(dependencies: Dependencies): CallersOfProcess {
   return {
     async user(authorization) {
       const claims = await callerOf(authorization, userAppClientIds);
+      if (claims?.isClient) throw noUser();
       return claims && { userId: claims.sub, clientId: claims.clientId, authorizationId: claims.sid };
     },
     async backoffice(authorization) {

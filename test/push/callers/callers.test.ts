@@ -55,6 +55,13 @@ describe("a token", () => {
     await expect(ask(office)).rejects.toMatchObject({ kind: { status: 403 } });
   });
 
+  test("of a client that acts for no user is no user's: of auth, and of Auth0", async () => {
+    for (const gty of ["client_credentials", "client-credentials"])
+      await expect(ask(token({ sub: "app", gty }))).rejects.toMatchObject({ kind: { status: 403 } });
+    const office = token({ client_id: "office", gty: "client_credentials" });
+    expect(await callers.backoffice(`Bearer ${office}`)).toEqual({ clientId: "office" });
+  });
+
   test("of a third application is forbidden both", async () => {
     const third = `Bearer ${token({ client_id: "third" })}`;
     await expect(callers.user(third)).rejects.toMatchObject({ kind: { status: 403 } });
