@@ -1,9 +1,49 @@
 CREATE SCHEMA "auth";
 --> statement-breakpoint
+CREATE TABLE "auth"."challenge_sessions" (
+	"session_hash" "bytea" PRIMARY KEY NOT NULL,
+	"phone" text NOT NULL,
+	"client_id" text NOT NULL,
+	"scopes" text[],
+	"code_challenge" text NOT NULL,
+	"key_thumbprint" text NOT NULL,
+	"identity_id" text,
+	"identity_generation" bigint NOT NULL,
+	"is_sent" boolean NOT NULL,
+	"otp_mac" "bytea" NOT NULL,
+	"otp_expires_at" timestamp (3) with time zone NOT NULL,
+	"sent_code_id" uuid NOT NULL,
+	"resend_at" timestamp (3) with time zone NOT NULL,
+	"codes_made" smallint NOT NULL,
+	"wrong_tries" smallint DEFAULT 0 NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL,
+	"exchanged_at" timestamp (3) with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."open_breakers" (
+	"prefix" text PRIMARY KEY NOT NULL,
+	"opened_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."sent_codes" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"prefix" text NOT NULL,
+	"sent_at" timestamp (3) with time zone NOT NULL,
+	"is_used" boolean DEFAULT false NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "auth"."attempts" (
 	"key" text PRIMARY KEY NOT NULL,
 	"points" integer NOT NULL,
 	"expire" timestamp (3) with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."authorization_codes" (
+	"session_hash" "bytea" PRIMARY KEY NOT NULL,
+	"code_hash" "bytea" NOT NULL,
+	"authorization_id" uuid NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."authorizations" (
@@ -24,7 +64,15 @@ CREATE TABLE "auth"."authorizations" (
 	"refresh_hash" "bytea" NOT NULL,
 	"device_name" text,
 	"metadata" jsonb,
-	CONSTRAINT "authorizations_reason" CHECK (("auth"."authorizations"."revoked_at" is null) = ("auth"."authorizations"."revocation_reason" is null) and "auth"."authorizations"."revocation_reason" in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED', 'USER', 'OPERATOR'))
+	"key_thumbprint" "bytea",
+	"replaced_hash" "bytea",
+	"sealed_successor" "bytea",
+	"replaced_at" timestamp (3) with time zone,
+	"late_rotations" integer,
+	"was_repeated_late" boolean,
+	"organization_id" text,
+	"organization_generation" integer,
+	CONSTRAINT "authorizations_reason" CHECK (("auth"."authorizations"."revoked_at" is null) = ("auth"."authorizations"."revocation_reason" is null) and "auth"."authorizations"."revocation_reason" in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED', 'USER', 'OPERATOR', 'ORGANIZATION'))
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."client_lists" (
@@ -78,6 +126,21 @@ CREATE TABLE "auth"."identity_endings" (
 	"caller" text DEFAULT '' NOT NULL,
 	"swept_at" timestamp (3) with time zone,
 	CONSTRAINT "identity_endings_identity_id_generation_pk" PRIMARY KEY("identity_id","generation")
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."nonce_keys" (
+	"only_row" integer PRIMARY KEY NOT NULL,
+	"key" "bytea" NOT NULL,
+	CONSTRAINT "nonce_keys_only_row" CHECK ("auth"."nonce_keys"."only_row" = 1)
+);
+--> statement-breakpoint
+CREATE TABLE "auth"."organization_endings" (
+	"organization_id" text PRIMARY KEY NOT NULL,
+	"generation" integer NOT NULL,
+	"ended_at" timestamp (3) with time zone NOT NULL,
+	"request_id" text NOT NULL,
+	"caller" text NOT NULL,
+	"swept_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."outbox" (
@@ -148,14 +211,21 @@ DO $$ BEGIN
 	END LOOP;
 END $$;
 --> statement-breakpoint
+CREATE INDEX "challenge_sessions_expiry" ON "auth"."challenge_sessions" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "sent_codes_prefix" ON "auth"."sent_codes" USING btree ("prefix","sent_at");--> statement-breakpoint
+CREATE INDEX "sent_codes_sent" ON "auth"."sent_codes" USING btree ("sent_at");--> statement-breakpoint
 CREATE INDEX "attempts_expire" ON "auth"."attempts" USING btree ("expire");--> statement-breakpoint
+CREATE UNIQUE INDEX "authorization_codes_code" ON "auth"."authorization_codes" USING btree ("code_hash");--> statement-breakpoint
+CREATE INDEX "authorization_codes_expiry" ON "auth"."authorization_codes" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "authorizations_identity" ON "auth"."authorizations" USING btree ("identity_id","id","client_id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
 CREATE INDEX "authorizations_identity_revoked" ON "auth"."authorizations" USING btree ("identity_id","id") WHERE "auth"."authorizations"."revoked_at" is not null;--> statement-breakpoint
 CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id","client_generation") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
+CREATE INDEX "authorizations_organization" ON "auth"."authorizations" USING btree ("organization_id","organization_generation") WHERE "auth"."authorizations"."revoked_at" is null and "auth"."authorizations"."organization_id" is not null;--> statement-breakpoint
 CREATE INDEX "authorizations_expiry_day" ON "auth"."authorizations" USING btree ("expiry_day");--> statement-breakpoint
 CREATE UNIQUE INDEX "identities_phone_unique" ON "auth"."identities" USING btree ("phone");--> statement-breakpoint
 CREATE UNIQUE INDEX "identities_email_unique" ON "auth"."identities" USING btree (lower("email" collate "C"));--> statement-breakpoint
 CREATE INDEX "identity_endings_swept" ON "auth"."identity_endings" USING btree ("swept_at");--> statement-breakpoint
+CREATE INDEX "organization_endings_unswept" ON "auth"."organization_endings" USING btree ("organization_id") WHERE "auth"."organization_endings"."swept_at" is null;--> statement-breakpoint
 CREATE INDEX "outbox_parts" ON "auth"."outbox" USING btree ((hashtext("subject") & 7),"position");--> statement-breakpoint
 CREATE INDEX "redeemed_otp_proofs_expiry" ON "auth"."redeemed_otp_proofs" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "revoked_access_tokens_expiry" ON "auth"."revoked_access_tokens" USING btree ("expires_at");

@@ -289,6 +289,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/organizations/{id}/authorizations": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the organization, as in the client's `organizations`.
+                 * @example org-42
+                 */
+                id: components["parameters"]["OrganizationIdPath"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End all authorizations for an organization
+         * @description Ends what clients may do for the organization (grant `client_credentials`), however many authorizations there
+         *     are: after the response, none of their tokens is active. It does not keep a client from asking for a new one;
+         *     taking the organization out of the client's `organizations` does. An organization that nobody has acted for is
+         *     204 as well, and so is repeating it.
+         */
+        delete: operations["endOrganizationAuthorizations"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/oauth2/v1/tokens": {
         parameters: {
             query?: never;
@@ -321,6 +355,7 @@ export interface paths {
          *     | `phone_otp` | `phone`; `password` carries the one-time code if the client has it |
          *     | `auth` | `auth_id`. **Whoever has this client's secret can sign in as anybody: back ends only** |
          *     | `phone_otp_token` | `phone` and `otp_verification_token` |
+         *     | `client_credentials` | Nothing; with `organization` the client acts for that one. The client acts for no user: `sub` is its id |
          *     | `authorization_code` | `code` and `code_verifier`: of `/oauth2/v1/authorize-challenge`, for apps without a secret |
          *
          *     **A client of the method `none`** sends `client_id` in the body and a proof of its key in the header `DPoP`
@@ -664,7 +699,7 @@ export interface components {
         /** @description Which parameters are needed depends on `grant_type`. Unknown parameters are ignored. */
         TokenRequest: {
             /**
-             * @description One of password, refresh_token, phone_otp, auth, phone_otp_token, authorization_code.
+             * @description One of password, refresh_token, phone_otp, auth, phone_otp_token, client_credentials, authorization_code.
              * @example auth
              */
             grant_type: string;
@@ -708,6 +743,11 @@ export interface components {
              * @example dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk
              */
             code_verifier?: string;
+            /**
+             * @description The organization that the client acts for, one of its `organizations`; only for grant_type=client_credentials. Absent: the client acts for itself.
+             * @example org-42
+             */
+            organization?: string;
             /**
              * @description Space-separated; a part of what the client is permitted. Absent means all of it; spaces alone are `invalid_scope`.
              * @example profile
@@ -852,14 +892,15 @@ export interface components {
         ClientSecretInBody: string;
         /**
          * @description Validity information. An inactive token has `active` and nothing else; an active one has all members
-         *     but `scope`, which is absent where the token has none. An active one also has `client_id` and
+         *     but `scope` and `org_id`, which are absent where the token has none, and `userInfo` and `username`, which are absent
+         *     where the client acts for no user (grant `client_credentials`). An active one also has `client_id` and
          *     `token_type`, which say the same as `clientId` and `tokenType` under their names in RFC 7662. They are
          *     described by a pattern, as in most languages the two of a pair would be one name.
          */
         Introspection: {
             /** @description Whether the token is valid. */
             active: boolean;
-            /** @description The user that the token was issued to (auth id). */
+            /** @description The user that the token was issued to (auth id), or the client that acts for none. */
             sub?: string;
             /** @description Whom the token is meant for: the client's id, and the audiences that it is configured with. */
             aud?: string[];
@@ -893,6 +934,8 @@ export interface components {
             scope?: string;
             /** @description The identity's id. */
             username?: string;
+            /** @description The organization that the client acts for. */
+            org_id?: string;
         } & {
             [key: string]: unknown;
         };
@@ -1384,6 +1427,11 @@ export interface components {
         };
     };
     parameters: {
+        /**
+         * @description Identifier of the organization, as in the client's `organizations`.
+         * @example org-42
+         */
+        OrganizationIdPath: string;
         /**
          * @description Identifier of the identity.
          * @example 7f0d4c1e-usr
@@ -1937,6 +1985,34 @@ export interface operations {
             401: components["responses"]["TokenUnauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["AuthorizationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    endOrganizationAuthorizations: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /** @description W3C trace context; logged, and passed on to the services that are called. */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the organization, as in the client's `organizations`.
+                 * @example org-42
+                 */
+                id: components["parameters"]["OrganizationIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
             405: components["responses"]["MethodNotAllowed"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];

@@ -13,12 +13,14 @@ import {
 } from "../platform/settings/kinds.ts";
 import { verificationKeys } from "./key-settings.ts";
 
-/** The grants that a client with a secret can be permitted. */
+/** The grants of users that a client with a secret can be permitted. */
 export const grantTypes = ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"] as const;
+/** Those that a client with a secret can be permitted: one of them is for itself. */
+export const secretGrantTypes = [...grantTypes, "client_credentials"] as const;
 /** Those that a client without one can be permitted. */
 const publicGrantTypes = ["authorization_code", "refresh_token"] as const;
-export type GrantType = (typeof grantTypes | typeof publicGrantTypes)[number];
-export const allGrantTypes = [...new Set<GrantType>([...grantTypes, ...publicGrantTypes])];
+export type GrantType = (typeof secretGrantTypes | typeof publicGrantTypes)[number];
+export const allGrantTypes = [...new Set<GrantType>([...secretGrantTypes, ...publicGrantTypes])];
 
 /** The internal client of development mode. */
 export const developmentInternalClient = {
@@ -102,6 +104,14 @@ const grantsOf = <const Type extends GrantType>(types: readonly Type[]) =>
 /** Members of `aud` in addition to the client's id. */
 const audiences = texts("an array of at most 64 audiences", clientId);
 
+const organizations = v.pipe(
+  distinct(
+    "an array of ids of organizations",
+    matching("1 to 128 printable ASCII characters", /^[ -~]{1,128}$/),
+  ),
+  v.maxLength(1000, must("an array of at most 1000 ids of organizations")),
+);
+
 /** What only a client that has a secret can have. */
 const secretMembers = (environment: Environment) => ({
   /** One secret, or the old and the new one while it is replaced. */
@@ -111,12 +121,14 @@ const secretMembers = (environment: Environment) => ({
     v.pipe(distinct(methodExpects, method), v.minLength(1, must(methodExpects))),
     ["client_secret_basic"],
   ),
-  grantTypes: grantsOf(grantTypes),
+  grantTypes: grantsOf(secretGrantTypes),
   clientSettings: v.optional(
-    exactObject("an object with audiences and mayIntrospect", {
+    exactObject("an object with audiences, mayIntrospect and organizations", {
       audiences,
       /** Whether the client may introspect any token of this issuer. */
       mayIntrospect: v.optional(v.boolean(must("true or false")), false),
+      /** Those that the client may act for, by the grant client_credentials. */
+      organizations: v.optional(organizations),
     }),
     {},
   ),
@@ -185,6 +197,7 @@ interface OfEitherKind {
   readonly clientSettings: {
     readonly audiences: readonly string[];
     readonly mayIntrospect: boolean;
+    readonly organizations?: string[] | undefined;
     readonly signUp?: boolean;
     readonly attestationKeys?: string[];
   };

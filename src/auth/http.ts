@@ -39,6 +39,7 @@ interface Dependencies {
   readonly generateTokens: GenerateTokens;
   readonly introspect: Introspect;
   readonly revoke: Revoke;
+  readonly endOrganization: (id: string, origin: RequestOrigin) => Promise<void>;
   readonly keys: KeyStore;
   readonly metadata: Stated<Schemas["ServerMetadata"]>;
   /** Undefined: apps without a secret are not served. */
@@ -76,8 +77,9 @@ function authSecurity({
 }
 
 function authHandlers(dependencies: Dependencies): Handlers<operations, AnyCaller> {
-  const { identities, authorizations, guessing, challenge, generateTokens, introspect, revoke, keys, metadata } =
+  const { identities, authorizations, guessing, challenge, generateTokens, introspect, revoke } =
     dependencies;
+  const { endOrganization, keys, metadata } = dependencies;
   return {
     async createIdentity({ body: { id, phone, email, metadata, ...rest } }) {
       nothingElse(rest);
@@ -148,13 +150,26 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, AnyCalle
       await authorizations.end(userOf(call).identityId, authorizationId, "USER", originOf(call));
       return { status: 204 };
     },
+    async endOrganizationAuthorizations({ path: { id } }, call) {
+      await endOrganization(id, originOf(call));
+      return { status: 204 };
+    },
     async generateTokens({ body }, call) {
       const { grant_type, username, password, refresh_token, phone, auth_id, ...others } = parametersOf(body);
-      const { otp_verification_token, code, code_verifier, scope, device_name, metadata, ...rest } = others;
+      const {
+        otp_verification_token,
+        code,
+        code_verifier,
+        organization,
+        scope,
+        device_name,
+        metadata,
+        ...rest
+      } = others;
       nothingElse(rest);
       const request = { grant_type, username, password, refresh_token, phone, auth_id };
-      const exchange = { code, code_verifier };
-      const parameters = { ...request, ...exchange, otp_verification_token, scope, device_name, metadata };
+      const further = { code, code_verifier, organization };
+      const parameters = { ...request, ...further, otp_verification_token, scope, device_name, metadata };
       const proof = call.header("dpop");
       return {
         status: 200,
@@ -312,16 +327,18 @@ const inactiveBody: IntrospectionBody = {
   tokenType: undefined,
   scope: undefined,
   username: undefined,
+  org_id: undefined,
 };
 
 function introspectionBody(claims: AccessTokenClaims | undefined): IntrospectionBody {
   if (!claims) return inactiveBody;
-  const { sub, aud, nbf, iss, exp, iat, jti, client_id: clientId, scope } = claims;
+  const { sub, aud, nbf, iss, exp, iat, jti, client_id: clientId, scope, gty, org_id } = claims;
+  const userId = gty === undefined ? sub : undefined;
   return {
     active: true,
     sub,
     aud,
-    userInfo: { userId: sub },
+    userInfo: userId === undefined ? undefined : { userId },
     nbf,
     iss,
     exp,
@@ -333,6 +350,7 @@ function introspectionBody(claims: AccessTokenClaims | undefined): Introspection
     client_id: clientId,
     token_type: "Bearer",
     scope,
-    username: sub,
+    username: userId,
+    org_id,
   };
 }

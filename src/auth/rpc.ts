@@ -24,12 +24,12 @@ export function authRpc({ authenticator, introspect }: Dependencies): RpcService
         if (token === "") throw new ServiceError(AuthErrorKinds.missingToken, "The token is missing.");
         const claims = await introspect(token);
         if (!claims) return { active: false };
-        const { sub, aud, nbf, iss, exp, iat, jti, client_id: clientId, scope = "" } = claims;
+        const { sub, aud, nbf, iss, exp, iat, jti, client_id: clientId, scope = "", gty, org_id } = claims;
+        const ofUser = gty === undefined && { userInfo: { userId: sub }, username: sub };
         return {
           active: true,
           sub,
           aud: [...aud],
-          userInfo: { userId: sub },
           nbf: String(nbf),
           iss,
           exp: String(exp),
@@ -38,7 +38,8 @@ export function authRpc({ authenticator, introspect }: Dependencies): RpcService
           clientId,
           tokenType: "Bearer",
           scope,
-          username: sub,
+          ...ofUser,
+          ...(org_id !== undefined && { orgId: org_id }),
         };
       },
     },

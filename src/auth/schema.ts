@@ -37,6 +37,7 @@ export const auth = pgSchema("auth");
 const clientSettings = objectOf({
   audiences: listOf(textReader),
   mayIntrospect: boolean,
+  organizations: optional(listOf(textReader)),
   signUp: optional(boolean),
   attestationKeys: optional(listOf(textReader)),
 });
@@ -127,14 +128,38 @@ export const identityEndings = auth.table(
 );
 
 /**
- * What clients may do for users, in the partitions that schema.sql makes. One has ended if revoked_at is set, if its
- * client is disabled, or if its client or identity has reached a higher generation; it has expired after expires_at.
+ * The organizations whose authorizations have ended: those with a lower `organizationGeneration`. A row for each, which
+ * is kept, so that no generation comes again.
+ */
+export const organizationEndings = auth.table(
+  "organization_endings",
+  {
+    organizationId: text("organization_id").primaryKey(),
+    /** How often they have ended. */
+    generation: integer("generation").notNull(),
+    /** The last time, by which request, and who sent it. */
+    endedAt: instant("ended_at").notNull(),
+    requestId: text("request_id").notNull(),
+    caller: text("caller").notNull(),
+    /** When no authorization was left to be marked. */
+    sweptAt: instant("swept_at"),
+  },
+  (table) => [
+    index("organization_endings_unswept").on(table.organizationId).where(sql`${table.sweptAt} is null`),
+  ],
+);
+
+/**
+ * What clients may do for users and organizations, in the partitions that schema.sql makes. One has ended if revoked_at
+ * is set, if its client is disabled, or if its client, identity or organization has reached a higher generation; it has
+ * expired after expires_at.
  */
 export const authorizations = auth.table(
   "authorizations",
   {
     id: uuid("id").primaryKey(),
     clientId: text("client_id").notNull(),
+    /** The client's id where it acts for no user: no identity has it. */
     identityId: text("identity_id").notNull(),
     grantType: text("grant_type").notNull(),
     scopes: text("scopes").array().notNull(),
@@ -170,6 +195,11 @@ export const authorizations = auth.table(
     /** Rotations in a row that were repeated late, the last one among them if `wasRepeatedLate`. */
     lateRotations: integer("late_rotations"),
     wasRepeatedLate: sqlBoolean("was_repeated_late"),
+
+    /** Whom the client acts for, where it acts for no user; null: for itself, or for a user. */
+    organizationId: text("organization_id"),
+    /** The generation of the organization when the authorization was created; null without one. */
+    organizationGeneration: integer("organization_generation"),
   },
   (table) => [
     // The newest of an identity are read in this order, and those of one client without their rows.
@@ -183,10 +213,13 @@ export const authorizations = auth.table(
     index("authorizations_client")
       .on(table.clientId, table.clientGeneration)
       .where(sql`${table.revokedAt} is null`),
+    index("authorizations_organization")
+      .on(table.organizationId, table.organizationGeneration)
+      .where(sql`${table.revokedAt} is null and ${table.organizationId} is not null`),
     index("authorizations_expiry_day").on(table.expiryDay),
     check(
       "authorizations_reason",
-      sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED', 'USER', 'OPERATOR')`,
+      sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED', 'USER', 'OPERATOR', 'ORGANIZATION')`,
     ),
   ],
 );

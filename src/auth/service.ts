@@ -19,20 +19,10 @@ import type { Metrics } from "../platform/observability/metrics.ts";
 import type { BoundContract } from "../platform/openapi/bind.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
-import { type AuthorizationCodes, createAuthorizationCodes } from "./challenge/authorization-codes.ts";
-import { createChallenge } from "./challenge/challenge.ts";
-import { createExchangeCode } from "./challenge/exchange-code.ts";
-import { createFindPhoneHolder, type FindPhoneHolder } from "./challenge/phone-holder.ts";
-import { allGrantTypes } from "./client-settings.ts";
 import { createAuthenticator, VerifiedSecrets } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
-import { createBuiltInVerifier } from "./codes/built-in-verifier.ts";
 import { AuthEvents, authEventStream } from "./events.ts";
-import { createGenerateTokens, tokenOutcomes } from "./grants/generate-tokens.ts";
-import { createGrants } from "./grants/grants.ts";
-import { createVerifyOtpProof } from "./grants/otp-proof.ts";
-import { createOtpChecks } from "./grants/otp-verifier-client.ts";
 import { authHttp } from "./http.ts";
 import { confirmedIdentities } from "./identities/confirmed-identities.ts";
 import { createIdentities } from "./identities/identities.ts";
@@ -45,22 +35,15 @@ import { createDatabaseCounters } from "./limits/database-counters.ts";
 import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { shareHashing } from "./password-hashing/argon2id.ts";
-import { createNonces } from "./proofs/nonces.ts";
-import { createVerifyProof, type VerifyProof } from "./proofs/proof.ts";
 import { authRpc } from "./rpc.ts";
 import { startPulse } from "./running-time.ts";
 import { outbox, readLeases, relayLeases } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
+import { createTokenOperations } from "./token-operations.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import type { Confirmed } from "./tokens/confirmed.ts";
-import { CurrentTokens } from "./tokens/current-tokens.ts";
 import { createHasActiveAuthorization } from "./tokens/has-active-authorization.ts";
-import { createAuthorizationRepository, createIntrospect } from "./tokens/introspect.ts";
-import { createFindPresented } from "./tokens/presented-token.ts";
-import { createRevoke } from "./tokens/revoke.ts";
-import { createRotateRefreshToken } from "./tokens/rotate-refresh-token.ts";
-import { createRotations } from "./tokens/rotations.ts";
-import { createTokenIssuer } from "./tokens/token-issuer.ts";
+import { createAuthorizationRepository } from "./tokens/introspect.ts";
 import { createUserAuthorizations } from "./tokens/user-authorizations.ts";
 
 /** The service's schema and the history of its migrations. */
@@ -151,24 +134,23 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     platformSecurityApiKeys: settings.platformSecurityApiKeys,
     firstPartyApps: settings.firstPartyApps !== undefined,
   });
-  const { issuers = [] } = settings.firstPartyApps ?? {};
-  const verifyProof = createVerifyProof({ nonces: createNonces(db, clock), clock, issuers });
-  const authorizationCodes = createAuthorizationCodes(db, clock);
-  const findPhoneHolder = createFindPhoneHolder(reads);
-  const codes =
-    settings.codes && createBuiltInVerifier({ settings: settings.codes, db, issuer, metrics, logger });
-  const challenge =
-    settings.firstPartyApps &&
-    codes &&
-    createChallenge({ authenticator, codes, authorizationCodes, findPhoneHolder, verifyProof, clock });
-  const parts = { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing };
-  const apps = { verifyProof, authorizationCodes, findPhoneHolder };
-  const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, { ...parts, ...apps });
+  const shared = {
+    db,
+    reads,
+    clock,
+    accessTokens,
+    authorizations,
+    confirmed,
+    identities,
+    guessing,
+    authenticator,
+  };
+  const { codes, rotations, ...tokens } = createTokenOperations({ settings, metrics, logger, ...shared });
   const metadata = serverMetadata(issuer, settings.clients, settings.firstPartyApps !== undefined);
   const own = { identities, authorizations: createUserAuthorizations(db, confirmed), guessing };
   const { callerAddress } = dependencies;
   const http = authHttp(
-    { authenticator, ...own, generateTokens, introspect, revoke, keys, metadata, challenge },
+    { authenticator, ...own, ...tokens, keys, metadata },
     { document, logger, observer: metrics.http, validateResponses, callerAddress },
   );
   const events = await openAuthEvents(dependencies, database, confirmed);
@@ -178,7 +160,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   return {
     http,
     document,
-    rpc: [authRpc({ authenticator, introspect })],
+    rpc: [authRpc({ authenticator, introspect: tokens.introspect })],
     database,
     broker: broker && { prepare: () => broker.prepareStream(authEventStream) },
     async prepare() {
@@ -262,25 +244,10 @@ function openAuthCache(settings: CacheSettings, logger: Logger, metrics: Metrics
   });
 }
 
-/** What the parts of the service share. */
-interface Parts {
-  readonly db: Database;
-  readonly reads: Reads;
-  readonly clock: Clock;
-  readonly accessTokens: ReturnType<typeof createAccessTokens>;
-  readonly authorizations: ReturnType<typeof createAuthorizationRepository>;
-  readonly confirmed: Confirmed;
-  readonly identities: ReturnType<typeof confirmedIdentities>;
-  readonly guessing: ReturnType<typeof createGuessing>;
-  readonly verifyProof: VerifyProof;
-  readonly authorizationCodes: AuthorizationCodes;
-  readonly findPhoneHolder: FindPhoneHolder;
-}
-
 /** The limits of guesses, counted in the cache if there is one, and else in the database. */
 function createAuthGuessing(
   { settings, metrics, logger }: Dependencies,
-  { db, clock }: Pick<Parts, "db" | "clock">,
+  { db, clock }: { readonly db: Database; readonly clock: Clock },
   cache: Cache | undefined,
 ) {
   const keyOf = createKeyOf(settings.issuer);
@@ -291,46 +258,6 @@ function createAuthGuessing(
     hasActiveAuthorization: createHasActiveAuthorization(db),
     observer: createGuessObserver({ db, clock, metrics, logger }),
   });
-}
-
-/** What generates, introspects and revokes tokens. */
-function createTokens({ settings, metrics, logger }: Dependencies, parts: Parts) {
-  const { issuer, otp } = settings;
-  const { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing } = parts;
-  const { verifyProof, authorizationCodes, findPhoneHolder } = parts;
-  const findPresented = createFindPresented(reads);
-  const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
-  const currentTokens = new CurrentTokens();
-  const introspect = createIntrospect({ accessTokens, authorizations });
-  const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, currentTokens, issuer });
-  const outcomes = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
-    grant_type: allGrantTypes,
-    outcome: tokenOutcomes,
-  });
-  const generateTokens = createGenerateTokens({
-    grants: createGrants({
-      identities,
-      tokenIssuer,
-      rotateRefreshToken: createRotateRefreshToken({
-        ...{ db, clock, currentTokens, findPresented, rotations, tokenIssuer, introspect, confirmed },
-      }),
-      otpChecks: createOtpChecks(otp.verifierUrl),
-      verifyOtpProof: createVerifyOtpProof(otp, clock),
-      exchangeCode: createExchangeCode({
-        ...{ authorizationCodes, findPhoneHolder, identities, tokenIssuer, findPresented, confirmed, clock },
-      }),
-      guessing,
-    }),
-    verifyProof,
-    countOutcome: (grant_type, outcome) => outcomes.inc({ grant_type, outcome }),
-  });
-  return {
-    generateTokens,
-    introspect,
-    revoke: createRevoke({ db, accessTokens, findPresented, confirmed }),
-    /** Stamps rotations; to be stopped with the service. */
-    rotations,
-  };
 }
 
 function openAuthEvents(

@@ -278,7 +278,7 @@ test("the proto file has no event and no reason that the tests above do not brin
   const reasons = JSON.stringify(wanted).match(/REVOCATION_REASON_\w+/g) ?? [];
   const declared = RevocationReasonSchema.values.map(({ name }) => name);
   // Also in tokens/user-authorizations.test.ts.
-  const elsewhere = ["UNSPECIFIED", "CLIENT_DISABLED", "USER", "OPERATOR"].map(
+  const elsewhere = ["UNSPECIFIED", "CLIENT_DISABLED", "USER", "OPERATOR", "ORGANIZATION"].map(
     (name) => `REVOCATION_REASON_${name}`,
   );
   expect(new Set([...reasons, ...elsewhere])).toEqual(new Set(declared));

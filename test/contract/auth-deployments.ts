@@ -44,7 +44,7 @@ function sharedSettings(): Record<string, string> {
 async function breakDatabase(dataDir: string): Promise<void> {
   await copyEmbeddedDatabase(dataDir);
   const database = await PGlite.create({ dataDir });
-  for (const table of ["identities", "authorizations", "revoked_access_tokens"]) {
+  for (const table of ["identities", "authorizations", "organization_endings", "revoked_access_tokens"]) {
     await database.exec(`alter table auth.${table} rename to lost_${table}`);
   }
   await database.close();

@@ -56,7 +56,6 @@ async function someApp() {
 const challengeOfSomeone = async (more: Record<string, string> = {}) =>
   (await someApp()).beginning(newMobilePhone(), more);
 
-
 const asUser = () => ({ as: `Bearer ${known.sessionsToken}` });
 const unknown = { authorizationId: randomUUID() };
 const nobody = { id: "nobody" };
@@ -78,6 +77,7 @@ const wellFormed: Record<string, Request> = {
   listOwnAuthorizations: asUser,
   endAllOwnAuthorizations: () => ({ ...asUser(), query: "?except=current" }),
   endOwnAuthorization: () => ({ ...asUser(), path: unknown }),
+  endOrganizationAuthorizations: () => ({ as: internal, path: nobody }),
   generateTokens: () => ({ as: mobileApp, form: { grant_type: "auth", auth_id: "nobody" } }),
   challengeAuthorization: () => challengeOfSomeone(),
   introspectToken: () => ({ as: internal, form: { token: known.token } }),
@@ -97,19 +97,17 @@ const aboutOne = [
   "listAuthorizations",
   "endAllAuthorizations",
 ];
-const aboutIdentities = ["createIdentity", "findIdentityByPhone", ...aboutOne];
-const oauth = ["generateTokens", "challengeAuthorization", "introspectToken", "revokeToken"];
-
+const organization = "endOrganizationAuthorizations";
 const aboutOneself = ["listOwnAuthorizations", "endAllOwnAuthorizations", "endOwnAuthorization"];
 const aboutIdentities = ["createIdentity", "findIdentityByPhone", "endAuthorization", ...aboutOne];
-const oauth = ["generateTokens", "introspectToken", "revokeToken"];
+const oauth = ["generateTokens", "challengeAuthorization", "introspectToken", "revokeToken"];
 const open = ["getKeySet", "getOpenIdConfiguration", "getAuthorizationServerMetadata"];
 /** The token operation answers wrong credentials with 400. */
-const with401 = [...aboutIdentities, ...aboutOneself, "introspectToken", "revokeToken"];
+const with401 = [...aboutIdentities, ...aboutOneself, organization, "introspectToken", "revokeToken"];
 const withBody = ["createIdentity", "updateIdentity", "setIdentityPassword", ...oauth];
 const lists = ["listAuthorizations", "listOwnAuthorizations"];
 const withJsonAnswer = ["createIdentity", "findIdentityByPhone", "getIdentity", ...lists, ...oauth, ...open];
-const withDatabase = [...aboutIdentities, ...aboutOneself, ...oauth];
+const withDatabase = [...aboutIdentities, ...aboutOneself, organization, ...oauth];
 
 const each = casesFrom(wellFormed);
 
@@ -148,6 +146,7 @@ const successes: Case[] = [
     as: internal,
     path: await someoneNew(),
   })),
+  one(organization, 204, "for one that nobody has acted for", () => ({ as: internal, path: nobody })),
   one("removeIdentityPassword", 204, "for one without a password", async () => ({
     as: internal,
     path: await someoneNew(),
@@ -198,7 +197,7 @@ const badInput: Case[] = [
   one("createIdentity", 400, "without a phone", () => ({ as: internal, json: { id: "a" } }), invalid),
   one("findIdentityByPhone", 400, "without a phone", () => ({ as: internal }), invalid),
   ...each(
-    [...aboutOne, "endAuthorization"],
+    [...aboutOne, "endAuthorization", organization],
     { status: 400, when: "for an id that cannot be one", code: invalid },
     (request) => ({ ...request, path: { ...request.path, id: "Schlüssel" } }),
   ),
@@ -266,7 +265,7 @@ const refusals: Case[] = [
     as: guess,
   })),
   ...each(
-    aboutIdentities,
+    [...aboutIdentities, organization],
     { status: 401, when: "to any other client", code: unauthenticated },
     (request) => ({ ...request, as: mobileApp }),
   ),

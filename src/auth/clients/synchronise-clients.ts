@@ -8,7 +8,7 @@ import type { Database } from "../../platform/database/database.ts";
 import { SettingsError } from "../../platform/settings/settings.ts";
 import { canonicalList } from "../client-settings.ts";
 import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
-import { clientLists, clients } from "../schema.ts";
+import { clientLists, clients, identities } from "../schema.ts";
 import type { ClientRegistration } from "../settings.ts";
 import type { VerifiedSecrets } from "./authenticate-client.ts";
 import { disableAllBut, type ListedClient, saveClient } from "./client-repository.ts";
@@ -28,7 +28,10 @@ interface ClientList {
   readonly revision: number | undefined;
 }
 
-/** @throws SettingsError if the stored list has the same revision and another content */
+/**
+ * @throws SettingsError if the stored list has the same revision and another content, or if an identity has the id of a
+ *   client that may act for no user
+ */
 export async function synchroniseClients(dependencies: Dependencies, list: ClientList): Promise<void> {
   const { db, warn } = dependencies;
   const content = canonicalList(list.registrations);
@@ -52,6 +55,7 @@ export async function synchroniseClients(dependencies: Dependencies, list: Clien
       : stored.contentHash === contentHash;
     if (!isToBeTaken(list.revision, { revision: stored.revision, isSame }, (message) => warned.push(message)))
       return warned;
+    await refuseMistakable(tx, rows);
     for (const row of rows) await saveClient(tx, row);
     await disableAllBut(
       tx,
@@ -87,6 +91,22 @@ function isToBeTaken(
   }
   if (revision === stored.revision && !stored.isSame) throw sameRevision(revision);
   return true;
+}
+
+/** Refuses a client whose tokens would have the `sub` of a user (RFC 9068 section 5). */
+async function refuseMistakable(tx: Database, rows: readonly ListedClient[]): Promise<void> {
+  const acting = rows.filter(({ grantTypes }) => grantTypes.includes("client_credentials"));
+  if (acting.length === 0) return;
+  const ids = acting.map(({ clientId }) => clientId);
+  const [found] = await tx.select({ id: identities.id }).from(identities).where(inArray(identities.id, ids));
+  if (!found) return;
+  throw new SettingsError([
+    {
+      name: "OAUTH_SERVER_CLIENTS",
+      what: `has the grant client_credentials for the client ${found.id}, whose tokens would be taken for those of the identity ${found.id}: give the client another id`,
+      example: `OAUTH_SERVER_CLIENTS=[{"clientId":"${found.id}-client",…}]`,
+    },
+  ]);
 }
 
 const lastStartWins =

@@ -1,6 +1,6 @@
 import { invalidInput, ServiceError } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
-import { allGrantTypes, type GrantType, grantTypes } from "../client-settings.ts";
+import { allGrantTypes, type GrantType, secretGrantTypes } from "../client-settings.ts";
 import type { Caller } from "../clients/authenticate-client.ts";
 import { chooseScopes } from "../clients/choose-scopes.ts";
 import type { Client } from "../clients/client-repository.ts";
@@ -35,7 +35,7 @@ export type GenerateTokens = (
 export function createGenerateTokens({ grants, verifyProof, countOutcome }: Dependencies): GenerateTokens {
   return async (caller, body, context, proof) => {
     const { grant_type, ...parameters } = body;
-    const types: readonly GrantType[] = caller.kind === "public" ? allGrantTypes : grantTypes;
+    const types: readonly GrantType[] = caller.kind === "public" ? allGrantTypes : secretGrantTypes;
     const grantType = types.find((type) => type === grant_type);
     if (!grantType) {
       const message = `grant_type must be one of ${types.join(", ")}.`;

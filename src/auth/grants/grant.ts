@@ -17,6 +17,7 @@ export interface TokenParameters {
   readonly otp_verification_token?: string | undefined;
   readonly code?: string | undefined;
   readonly code_verifier?: string | undefined;
+  readonly organization?: string | undefined;
   readonly scope?: string | undefined;
   readonly device_name?: string | undefined;
   readonly metadata?: string | undefined;

@@ -1,7 +1,9 @@
 /** The grants of the token endpoint. */
-import { unavailable } from "../../platform/base/errors.ts";
+import { ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { ExchangeCode } from "../challenge/exchange-code.ts";
 import type { GrantType } from "../client-settings.ts";
+import { mayActAs } from "../clients/as-client.ts";
+import { AuthErrorKinds } from "../errors.ts";
 import type { Identities } from "../identities/identities.ts";
 import { comparedEmail, type Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
@@ -147,6 +149,29 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
         const subject = { identityId: required(request.parameters, "auth_id") };
         const scopes = scopesOf(request);
         return tokenIssuer.authorize({ client, grantType: "auth", subject, scopes, description });
+      },
+    },
+
+    /** RFC 6749 section 4.4, for the client itself or an organization. */
+    client_credentials: {
+      requires: [],
+      async redeem(request) {
+        const { client, parameters, description } = request;
+        const asClient = { organizationId: parameters.organization ?? null };
+        if (!mayActAs(client, asClient)) {
+          const message =
+            "This client may not act for this organization. Its clientSettings in OAUTH_SERVER_CLIENTS need it among organizations.";
+          throw new ServiceError(AuthErrorKinds.unauthorizedClient, message);
+        }
+        const subject = { identityId: client.clientId, asClient };
+        const scopes = scopesOf(request);
+        return tokenIssuer.authorize({
+          client,
+          grantType: "client_credentials",
+          subject,
+          scopes,
+          description,
+        });
       },
     },
 

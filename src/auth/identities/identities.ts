@@ -10,9 +10,16 @@ import { noRequest, originFields, type RequestOrigin } from "../../platform/mess
 import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { hashingLimit, hashSecret } from "../password-hashing/argon2id.ts";
-import { identities } from "../schema.ts";
+import { clients, identities } from "../schema.ts";
 import { endIdentity } from "../tokens/end-authorizations.ts";
-import { checkFields, comparedEmail, conflictOf, type Identity, type IdentityFields } from "./identity.ts";
+import {
+  checkFields,
+  comparedEmail,
+  conflictOf,
+  type Identity,
+  type IdentityFields,
+  idOfClient,
+} from "./identity.ts";
 import { normalisePassword, passwordProblem } from "./password.ts";
 import { canonicalPhone } from "./phone.ts";
 
@@ -49,6 +56,7 @@ export function createIdentities(db: Database, clock: Clock) {
         const { phone = fields.phone, email = null, metadata = null } = checkFields(fields);
         const at = now();
         const row = { id, phone, email, metadata, createdAt: at, updatedAt: at };
+        if (await isActingClient(tx, id)) throw idOfClient();
         const [identity] = await tx.insert(identities).values(row).returning();
         if (!identity) throw new Error("an insert returned nothing");
         await tx.execute(recordEvent(AuthEvents.identityCreated, { identityId: idOf(id) }, { at }));
@@ -147,6 +155,12 @@ async function checkedPassword(password: string): Promise<string> {
   const message = await passwordProblem(normalised);
   if (message !== undefined) throw invalidInput([{ pointer: "/body/password", message }]);
   return normalised;
+}
+
+/** Whether a client has the id that acts for no user, so that its tokens have it as `sub` (RFC 9068 section 5). */
+async function isActingClient(tx: Database, id: string): Promise<boolean> {
+  const acts = sql`${clients.clientId} = ${id} and 'client_credentials' = any(${clients.grantTypes})`;
+  return (await tx.select({ clientId: clients.clientId }).from(clients).where(acts)).length > 0;
 }
 
 function idOf(id: string): SQL {

@@ -75,6 +75,12 @@ export function conflictOf(index: string | undefined): ServiceError | undefined 
   }
 }
 
+/** The error for the id of a client whose tokens have it as `sub`. */
+export function idOfClient(): ServiceError {
+  const message = "A client with the grant client_credentials has this id, so an identity cannot.";
+  return new ServiceError(AuthErrorKinds.identityIdTaken, message);
+}
+
 /**
  * An e-mail address in the form in which addresses are compared: as PostgreSQL's `lower(… collate "C")`, which knows
  * the case of ASCII letters only, whatever language the database has. An address has no other letters.

@@ -1,4 +1,4 @@
-import { allGrantTypes, type ClientRegistration, grantTypes } from "../client-settings.ts";
+import { allGrantTypes, type ClientRegistration, secretGrantTypes } from "../client-settings.ts";
 
 /**
  * Metadata of this server (RFC 8414 section 2, OpenID Connect Discovery 1.0 section 3; it has no authorization
@@ -21,7 +21,7 @@ export function serverMetadata(
     introspection_endpoint: `${issuer}/oauth2/v1/introspect`,
     revocation_endpoint: `${issuer}/oauth2/v1/revoke`,
     authorization_challenge_endpoint: firstPartyApps ? `${issuer}/oauth2/v1/authorize-challenge` : undefined,
-    grant_types_supported: [...(firstPartyApps ? allGrantTypes : grantTypes)],
+    grant_types_supported: [...(firstPartyApps ? allGrantTypes : secretGrantTypes)],
     // RFC 8414 requires the member. "none" is the response type without a code or a token (OAuth 2.0 Multiple Response
     // Type Encoding Practices section 4), and so the one that promises nothing.
     response_types_supported: [firstPartyApps ? "code" : "none"],

@@ -24,6 +24,10 @@ export interface AccessTokenClaims {
   readonly sid: string;
   readonly client_id: string;
   readonly scope: string | undefined;
+  /** The grant of a token whose `sub` is a client; undefined: it is a user. */
+  readonly gty?: "client_credentials" | undefined;
+  /** The organization that the client acts for. */
+  readonly org_id?: string | undefined;
 }
 
 /** Each character is written out, which V8 matches three times as fast. */
@@ -134,13 +138,15 @@ function isTime(claim: unknown): claim is number {
 
 /** The claims of a payload that this issuer signed. Their types are checked all the same, as a safeguard. */
 function claimsOf(payload: Record<string, unknown>): AccessTokenClaims | undefined {
-  const { iss, sub, aud, exp, nbf, iat, jti, client_id, scope } = payload;
+  const { iss, sub, aud, exp, nbf, iat, jti, client_id, scope, gty, org_id } = payload;
   if (typeof iss !== "string" || typeof sub !== "string" || typeof client_id !== "string") return undefined;
   if (!isTime(exp) || !isTime(nbf) || !isTime(iat) || nbf !== iat) return undefined;
   if (typeof jti !== "string" || !jtiPattern.test(jti)) return undefined;
   if (!Array.isArray(aud) || !aud.every((one) => typeof one === "string")) return undefined;
   if (!aud.includes(client_id)) return undefined;
   if (scope !== undefined && typeof scope !== "string") return undefined;
+  if (gty !== undefined && gty !== "client_credentials") return undefined;
+  if (org_id !== undefined && typeof org_id !== "string") return undefined;
   const sid = jti.slice(0, authorizationIdLength);
-  return { iss, sub, aud, exp, nbf, iat, jti, sid, client_id, scope };
+  return { iss, sub, aud, exp, nbf, iat, jti, sid, client_id, scope, gty, org_id };
 }

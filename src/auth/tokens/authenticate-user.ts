@@ -19,7 +19,7 @@ const bearer = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
 
 /**
  * The user of the access token in an Authorization header; undefined if it is missing or not active.
- * @throws forbidden if the token does not have the scope
+ * @throws forbidden if the token does not have the scope, or is of a client that acts for no user
  */
 export async function authenticateUser(
   introspect: Introspect,
@@ -29,8 +29,8 @@ export async function authenticateUser(
   const claims = token === undefined ? undefined : await introspect(token);
   if (!claims) return undefined;
   const { client_id: clientId, sub: identityId, sid: authorizationId, scope = "" } = claims;
-  if (scope.split(" ").includes(sessionsScope))
+  if (claims.gty === undefined && scope.split(" ").includes(sessionsScope))
     return { kind: "user", clientId, identityId, authorizationId };
-  const detail = `This operation needs an access token with the scope ${sessionsScope}, which the scopes of its client in OAUTH_SERVER_CLIENTS have to list.`;
+  const detail = `This operation needs a user's access token with the scope ${sessionsScope}, which the scopes of its client in OAUTH_SERVER_CLIENTS have to list.`;
   throw new ServiceError(ErrorKinds.forbidden, detail);
 }

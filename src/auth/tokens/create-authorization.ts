@@ -5,15 +5,25 @@ import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { hexOfBytea } from "../../platform/database/sql/columns.ts";
 import { names } from "../../platform/database/sql/readers.ts";
 import { prepared, rows, selection } from "../../platform/database/sql/statements.ts";
+import type { AsClient } from "../clients/as-client.ts";
 import type { Client } from "../clients/client-repository.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
-import { authorizations, clients, identities, identityEndings, redeemedOtpProofs } from "../schema.ts";
+import {
+  authorizations,
+  clients,
+  identities,
+  identityEndings,
+  organizationEndings,
+  redeemedOtpProofs,
+} from "../schema.ts";
 import type { Description } from "./description.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
 /** The authenticated identity, and conditions that must still hold when the authorization is created. */
 export interface AuthenticatedSubject {
   readonly identityId: string;
+  /** Whom the client acts for, where `identityId` is its own id, which no identity may have; undefined: for the user. */
+  readonly asClient?: AsClient;
   /** The phone number that was proven; must still be the identity's. */
   readonly phone?: string;
   /** The latest ending of the identity when it was found; there must be no other. */
@@ -45,7 +55,8 @@ type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>
 
 /**
  * Authorizations that are requested at the same time share a statement and a commit; if it fails, each is tried again
- * alone. One with a proof is always alone, as it waits for others that redeem the same proof.
+ * alone. One with a proof is always alone, as it waits for others that redeem the same proof, and so is one of a client
+ * that acts for no user.
  */
 export function createCreateAuthorization(db: Database): CreateAuthorization {
   const createBatched = batched({
@@ -62,7 +73,8 @@ export function createCreateAuthorization(db: Database): CreateAuthorization {
     maxKeys: 128,
   });
   return async (authorization) => {
-    const isShared = authorization.subject.otpProof === undefined;
+    const { otpProof, asClient } = authorization.subject;
+    const isShared = otpProof === undefined && asClient === undefined;
     const created = isShared ? await createBatched(authorization) : undefined;
     if (isShared && created !== "FAILED") return created === true;
     return (await create(db, [authorization])).size === 1;
@@ -74,6 +86,7 @@ const { id, clientId, identityId, grantType, scopes, createdAt, familyHash, refr
 const { phone, passwordHash, ...identity } = names(identities);
 const client = names(clients);
 const ending = names(identityEndings, "e");
+const organization = names(organizationEndings, "o");
 const { proofHash, expiresAt: proofExpiresAt } = names(redeemedOtpProofs);
 
 const granted = selection({ id });
@@ -125,19 +138,56 @@ const insertAuthorizations = prepared(
     select ${granted} from granted`,
 );
 
-/** @returns the ids of those that were created */
+/** The same for a client that acts for no user, while no identity has its id. */
+const insertAsClient = prepared(
+  ["requested"],
+  ({ requested }) => sql`
+    with requested as (
+      select * from json_to_recordset(${requested}::text::json) as row (
+        ${id} uuid, ${identityId} text, ${own.organizationId} text, ${clientId} text, ${grantType} text, ${scopes} text[],
+        refresh_seconds int, access_seconds int, ${familyHash} bytea, ${refreshHash} bytea,
+        ${own.deviceName} text, ${own.metadata} jsonb)
+    ), dated as (
+      select requested.*, registered.${client.generation} as ${own.clientGeneration}, moment,
+        moment + refresh_seconds * interval '1 second' as refresh_end,
+        moment + access_seconds * interval '1 second' as access_end
+      from (select clock_timestamp() as moment) as clock, requested
+        join ${clients} registered on registered.${client.clientId} = requested.${clientId}
+          and registered.${client.disabledAt} is null
+      where not exists (select from ${identities} where ${identity.id} = requested.${identityId})
+    ), granted as (
+      insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
+        ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.refreshedAt},
+        ${own.expiryDay}, ${familyHash}, ${refreshHash}, ${own.deviceName}, ${own.metadata}, ${own.organizationId},
+        ${own.organizationGeneration})
+      select dated.${id}, dated.${clientId}, dated.${identityId}, ${grantType}, ${scopes}, moment, ${own.clientGeneration},
+        coalesce((select max(${ending.generation}) from ${identityEndings} e
+          where ${ending.identityId} = dated.${identityId}), 0), refresh_end, moment,
+        (greatest(refresh_end, access_end) at time zone 'UTC')::date, ${familyHash}, ${refreshHash},
+        ${own.deviceName}, ${own.metadata}, dated.${own.organizationId}, case when dated.${own.organizationId} is not null then
+          coalesce((select ${organization.generation} from ${organizationEndings} o
+            where ${organization.organizationId} = dated.${own.organizationId}), 0) end
+      from dated
+      returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
+    ), recorded as (${recordGranted})
+    select ${granted} from granted`,
+);
+
+/** @param requested one that a client acts in for no user is alone @returns the ids of those that were created */
 async function create(db: Database, requested: readonly NewAuthorization[]): Promise<Set<string>> {
-  const statement = insertAuthorizations({ requested: JSON.stringify(requested.map(requestedRow)) });
+  const insert = requested[0]?.subject.asClient ? insertAsClient : insertAuthorizations;
+  const statement = insert({ requested: JSON.stringify(requested.map(requestedRow)) });
   return new Set((await rows(db, granted, statement)).map((row) => row.id));
 }
 
 /** The authorization as JSON, with the column names of the statement. */
 function requestedRow(requested: NewAuthorization) {
   const { client, grantType, subject, scopes, description, refreshToken, keyThumbprint } = requested;
-  const { identityId, phone, passwordHash, otpProof, identityGeneration } = subject;
+  const { identityId, asClient, phone, passwordHash, otpProof, identityGeneration } = subject;
   return {
     [authorizations.id.name]: refreshToken.authorizationId,
     [authorizations.identityId.name]: identityId,
+    [authorizations.organizationId.name]: asClient?.organizationId,
     [identities.phone.name]: phone,
     [identities.passwordHash.name]: passwordHash,
     required_generation: identityGeneration,

@@ -4,6 +4,7 @@
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import type { AsClient } from "../clients/as-client.ts";
 import type { RefreshToken } from "./refresh-token.ts";
 
 /** What an authorization is created with, and keeps. */
@@ -11,6 +12,8 @@ export interface AuthorizationFacts {
   readonly clientId: string;
   readonly identityId: string;
   readonly scopes: readonly string[];
+  /** Whom the client acts for; undefined: for the user. */
+  readonly asClient?: AsClient | undefined;
   /** Of the key that the tokens are bound to (RFC 7638, base64url); undefined: to none. */
   readonly keyThumbprint?: string | undefined;
 }
@@ -32,8 +35,9 @@ export class CurrentTokens {
   readonly #current = new LRUCache<string, Current>({ max: maxRemembered });
 
   /** Remembers a token that the database has stored, in place of the one before it. */
-  remember(token: RefreshToken, { clientId, identityId, scopes, keyThumbprint }: AuthorizationFacts): void {
-    const facts = { clientId, identityId, scopes, keyThumbprint };
+  remember(token: RefreshToken, authorization: AuthorizationFacts): void {
+    const { clientId, identityId, scopes, asClient, keyThumbprint } = authorization;
+    const facts = { clientId, identityId, scopes, asClient, keyThumbprint };
     this.#current.set(token.authorizationId, { digest: digestOf(token), facts });
   }
 

@@ -1,6 +1,6 @@
 /**
- * How authorizations end: one by itself, in its row; all of an identity by one row of `identity_endings`; all of a
- * client by its row. sweep-authorizations.ts marks the rows afterwards.
+ * How authorizations end: one by itself, in its row; all of an identity or organization by one row of their endings; all
+ * of a client by its row. sweep-authorizations.ts marks the rows afterwards.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { confirmUnless } from "../../platform/database/confirm.ts";
@@ -9,19 +9,23 @@ import { names } from "../../platform/database/sql/readers.ts";
 import { isAmong, rowCount } from "../../platform/database/sql/statements.ts";
 import { noRequest, originFields, type RequestOrigin } from "../../platform/messaging/outbox.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
-import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";
+import { authorizations, clients, identityEndings, organizationEndings, replacedTokens } from "../schema.ts";
 
 const authorization = names(authorizations, "a");
 const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
 const client = names(clients, "c");
 const ending = names(identityEndings, "e");
+const organization = names(organizationEndings, "o");
 
-/** Whether neither the client nor the identity of the authorization in the row `a` has ended it; never null. */
+/** Whether neither client nor identity nor organization of the authorization in the row `a` has ended it; never null. */
 const isOfCurrentGenerations = sql`
   exists (select from ${clients} c where ${client.clientId} = ${authorization.clientId}
     and ${client.generation} = ${authorization.clientGeneration} and ${client.disabledAt} is null offset 0)
   and not exists (select from ${identityEndings} e where ${ending.identityId} = ${authorization.identityId}
-    and ${ending.generation} > ${authorization.identityGeneration} order by ${ending.generation} offset 0)`;
+    and ${ending.generation} > ${authorization.identityGeneration} order by ${ending.generation} offset 0)
+  and (${authorization.organizationId} is null or not exists (select from ${organizationEndings} o
+    where ${organization.organizationId} = ${authorization.organizationId}
+      and ${organization.generation} > ${authorization.organizationGeneration} offset 0))`;
 
 /** Whether the authorization in the row `a` has not ended; never null. It may have expired. */
 export const hasNotEnded: SQL = sql`(${authorization.revokedAt} is null and ${isOfCurrentGenerations})`;
@@ -86,6 +90,22 @@ export async function endIdentity(
     )
     update ${authorizations} a set ${identityGeneration} = ended.${ended.generation} from ended
     where ${authorization.id} = ${keptId}::uuid and ${authorization.identityId} = ${identity} and ${hasNotEnded}`);
+}
+
+/** Ends all authorizations for an organization that have been created until now. */
+export async function endOrganization(
+  db: Database,
+  organizationId: string,
+  { requestId, caller }: RequestOrigin,
+): Promise<void> {
+  const ended = names(organizationEndings);
+  await db.execute(sql`
+    insert into ${organizationEndings} as o
+      (${ended.organizationId}, ${ended.generation}, ${ended.endedAt}, ${ended.requestId}, ${ended.caller})
+    values (${organizationId}, 1, clock_timestamp(), ${requestId}, ${caller})
+    on conflict (${ended.organizationId}) do update set ${ended.generation} = ${organization.generation} + 1,
+      ${ended.endedAt} = excluded.${ended.endedAt}, ${ended.requestId} = excluded.${ended.requestId},
+      ${ended.caller} = excluded.${ended.caller}, ${ended.sweptAt} = null`);
 }
 
 /**

@@ -51,7 +51,8 @@ const activeOrdinals = selection({ ordinals, isStandby });
 
 /** The columns of an authorization that tell whether it has ended. */
 const ends = sql`${authorization.revokedAt}, ${authorization.clientId}, ${authorization.clientGeneration},
-  ${authorization.identityId}, ${authorization.identityGeneration}`;
+  ${authorization.identityId}, ${authorization.identityGeneration},
+  ${authorization.organizationId}, ${authorization.organizationGeneration}`;
 
 /** `offset 0` keeps the conditions out of the partitions: the authorizations are found first. */
 const activeStatement = (selected: SQL) =>

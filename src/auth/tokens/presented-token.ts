@@ -8,6 +8,7 @@ import {
   listOf,
   names,
   nullable,
+  objectOf,
   oneOf,
   type ReadBy,
   text,
@@ -22,6 +23,7 @@ import {
   rows,
   selection,
 } from "../../platform/database/sql/statements.ts";
+import type { AsClient } from "../clients/as-client.ts";
 import { runningNow } from "../running-time.ts";
 import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
@@ -34,6 +36,8 @@ export interface PresentedToken {
   readonly clientId: string;
   readonly identityId: string;
   readonly scopes: readonly string[];
+  /** Whom the client acts for; undefined: for the user. */
+  readonly asClient: AsClient | undefined;
   /** Of the key that the tokens are bound to (RFC 7638, base64url); undefined: to none. */
   readonly keyThumbprint: string | undefined;
   /** Of the authorization, by the database's clock. */
@@ -62,9 +66,18 @@ export function createFindPresented(reads: Reads): FindPresented {
   return async (token) => {
     const found = await find(keyOf(token));
     if (!found || !matchesHash(token.family, Buffer.from(found.familyHash, "hex"))) return undefined;
-    const { key: _key, familyHash: _family, keyThumbprint, sealedPair, sealedSuccessor, ...rest } = found;
+    const {
+      key: _key,
+      familyHash: _family,
+      keyThumbprint,
+      sealedPair,
+      sealedSuccessor,
+      asClient,
+      ...rest
+    } = found;
     return {
       ...rest,
+      asClient: asClient ?? undefined,
       authorizationId: token.authorizationId,
       keyThumbprint: bytesOf(keyThumbprint)?.toString("base64url"),
       sealedPair: bytesOf(sealedPair),
@@ -130,6 +143,11 @@ const presented = selection({
   clientId: authorization.clientId,
   identityId: authorization.identityId,
   scopes: computed(listOf(text), sql`to_json(${authorization.scopes})`),
+  asClient: computed(
+    nullable(objectOf({ organizationId: nullable(text) })),
+    sql`case when ${authorization.grantType} = 'client_credentials'
+      then json_build_object('organizationId', ${authorization.organizationId}) end`,
+  ),
   keyThumbprint: computed(nullable(text), sql`encode(${authorization.keyThumbprint}, 'hex')`),
   familyHash: computed(text, sql`encode(${authorization.familyHash}, 'hex')`),
   state: computed(

@@ -22,6 +22,7 @@
  */
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
+import { mayActAs } from "../clients/as-client.ts";
 import type { Client } from "../clients/client-repository.ts";
 import type { Confirmed } from "./confirmed.ts";
 import type { AuthorizationFacts, CurrentTokens } from "./current-tokens.ts";
@@ -74,9 +75,9 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     authorization: AuthorizationFacts,
     scopes: readonly string[],
   ): Promise<TokenPair | undefined> {
-    const { identityId, keyThumbprint } = authorization;
+    const { identityId, asClient, keyThumbprint } = authorization;
     const next = newRefreshToken(presented.authorizationId, presented.family);
-    const pair = await tokenIssuer.signPair({ client, identityId, refreshToken: next, scopes });
+    const pair = await tokenIssuer.signPair({ client, identityId, refreshToken: next, scopes, asClient });
     const lifetimes = client.tokenSettings;
     const isBound = keyThumbprint !== undefined;
     const kept = isBound ? next.rotating.toString("base64url") : JSON.stringify(pair);
@@ -177,13 +178,17 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   };
 }
 
-/** Whether the authorization is the client's, and its tokens are bound to the key that was proven, or to none. */
+/**
+ * Whether the authorization is the client's, its tokens are bound to the key that was proven, or to none, and the client
+ * may still act for whom it acts.
+ */
 function isHeldBy(
-  { clientId, keyThumbprint }: Pick<AuthorizationFacts, "clientId" | "keyThumbprint">,
+  { clientId, keyThumbprint, asClient }: Pick<AuthorizationFacts, "clientId" | "keyThumbprint" | "asClient">,
   client: Client,
   proven: string | undefined,
 ): boolean {
-  return clientId === client.clientId && keyThumbprint === proven;
+  const isClients = clientId === client.clientId && keyThumbprint === proven;
+  return isClients && (asClient === undefined || mayActAs(client, asClient));
 }
 
 /** Whether another request has ended the authorization, or replaced the token with the pair that this one would get. */

@@ -1,5 +1,5 @@
 /**
- * Marks authorizations as revoked that have ended with their identity or client, and writes their events. It decides
+ * Marks authorizations as revoked that have ended with their identity, organization or client, and writes their events. It decides
  * nothing: their tokens are inactive since the ending.
  */
 import { type SQL, sql } from "drizzle-orm";
@@ -9,7 +9,7 @@ import { ctid, isAmong } from "../../platform/database/sql/statements.ts";
 import { inBatches, limit } from "../batches.ts";
 import { isDisabledForGood } from "../clients/client-repository.ts";
 import { AuthEvents, reasonNameOf, recordEvent } from "../events.ts";
-import { authorizations, clients, identityEndings } from "../schema.ts";
+import { authorizations, clients, identityEndings, organizationEndings } from "../schema.ts";
 import { forgetReplaced } from "./end-authorizations.ts";
 
 /** Hours that an ending is kept after its sweep: longer than any statement that began before it can last. */
@@ -18,6 +18,7 @@ const keptHours = 24;
 const authorization = names(authorizations, "a");
 const client = names(clients, "c");
 const ending = names(identityEndings, "e");
+const organization = names(organizationEndings, "o");
 const earlier = names(identityEndings, "earlier");
 const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
 
@@ -65,6 +66,30 @@ const sweepIdentities = markAndRecord(
     ${ending.requestId} as chosen_request, ${ending.caller} as chosen_caller`,
 );
 
+/** Whether the authorization in the row `a` ended with the organization in the row `o`, and is not marked. */
+const endedWithOrganization = sql`${authorization.organizationId} = ${organization.organizationId}
+  and ${authorization.organizationGeneration} < ${organization.generation} and ${authorization.revokedAt} is null`;
+
+const sweepOrganizations = markAndRecord(
+  sql`from ${organizationEndings} o cross join lateral (
+      select ${authorization.id} from ${authorizations} a where ${endedWithOrganization}
+      ${limit} for update of a skip locked) as a
+    where ${organization.sweptAt} is null`,
+  sql`${organization.endedAt} as chosen_time, 'ORGANIZATION'::text as chosen_why,
+    ${organization.requestId} as chosen_request, ${organization.caller} as chosen_caller`,
+);
+
+/** The statement that ends the sweep of organizations, for as many of them. */
+const finishOrganizations = (() => {
+  const { sweptAt } = names(organizationEndings);
+  const swept = sql`
+    select o.ctid from ${organizationEndings} o where ${organization.sweptAt} is null
+      and not exists (select from ${authorizations} a where ${endedWithOrganization})
+    ${limit} for update skip locked`;
+  return sql`
+    update ${organizationEndings} set ${sweptAt} = clock_timestamp() where ${isAmong(ctid, swept)} returning 1 as one`;
+})();
+
 /** No client of generation 0 has lost any. */
 const sweepClients = markAndRecord(
   sql`from ${clients} c cross join lateral (
@@ -104,6 +129,8 @@ export async function sweepAuthorizations(
   await inBatches(db, sweepClients, marking);
   await inBatches(db, sweepIdentities, marking);
   await inBatches(db, finishSweeps, { stopping });
+  await inBatches(db, sweepOrganizations, marking);
+  await inBatches(db, finishOrganizations, { stopping });
 }
 
 /** Makes the disabling of a client final, after a while in which it was not listed; once. */

@@ -2,6 +2,7 @@
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/random.ts";
 import type { Database } from "../../platform/database/database.ts";
+import type { AsClient } from "../clients/as-client.ts";
 import type { Client } from "../clients/client-repository.ts";
 import { type AccessTokens, newJti } from "./access-token.ts";
 import { createCreateAuthorization, type NewAuthorization } from "./create-authorization.ts";
@@ -24,6 +25,8 @@ interface AccessTokenRequest {
   readonly identityId: string;
   readonly authorizationId: string;
   readonly scopes: readonly string[];
+  /** Whom the client acts for; undefined: for the user. */
+  readonly asClient?: AsClient | undefined;
 }
 
 interface PairRequest extends Omit<AccessTokenRequest, "authorizationId"> {
@@ -31,7 +34,8 @@ interface PairRequest extends Omit<AccessTokenRequest, "authorizationId"> {
 }
 
 /** A new authorization; with its first refresh token, where another is not to be made. */
-type AuthorizationRequest = Omit<NewAuthorization, "refreshToken"> & Partial<Pick<NewAuthorization, "refreshToken">>;
+type AuthorizationRequest = Omit<NewAuthorization, "refreshToken"> &
+  Partial<Pick<NewAuthorization, "refreshToken">>;
 
 export interface TokenIssuer {
   /** Creates an authorization and its first pair; undefined if a condition of the subject no longer holds. */
@@ -56,7 +60,8 @@ export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
   const { db, clock, accessTokens, currentTokens, issuer } = dependencies;
   const createAuthorization = createCreateAuthorization(db);
 
-  async function signAccessToken({ client, identityId, authorizationId, scopes }: AccessTokenRequest) {
+  async function signAccessToken(request: AccessTokenRequest) {
+    const { client, identityId, authorizationId, scopes, asClient } = request;
     const { accessTokenSeconds } = client.tokenSettings;
     const iat = unixSeconds(clock);
     const scope = scopes.length > 0 ? scopes.join(" ") : undefined;
@@ -71,6 +76,8 @@ export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
       sid: authorizationId,
       client_id: client.clientId,
       scope,
+      gty: asClient && "client_credentials",
+      org_id: asClient?.organizationId ?? undefined,
     });
     return { access_token, expires_in: accessTokenSeconds, scope };
   }
@@ -94,13 +101,13 @@ export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
 
     async authorize(request) {
       const { client, subject, scopes, keyThumbprint } = request;
-      const { identityId } = subject;
+      const { identityId, asClient } = subject;
       const { refreshToken = newRefreshToken(uuidv7(clock.now())) } = request;
       // Sign before storing: a crash between the two leaves no authorization without a pair.
-      const issued = await signPair({ client, identityId, refreshToken, scopes });
+      const issued = await signPair({ client, identityId, refreshToken, scopes, asClient });
       if (!(await createAuthorization({ ...request, refreshToken }))) return undefined;
       const { clientId } = client;
-      currentTokens.remember(refreshToken, { clientId, identityId, scopes, keyThumbprint });
+      currentTokens.remember(refreshToken, { clientId, identityId, scopes, asClient, keyThumbprint });
       return issued;
     },
   };

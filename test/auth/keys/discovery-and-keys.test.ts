@@ -237,7 +237,7 @@ describe("what is public", () => {
       expect(await read("getOpenIdConfiguration")).toMatchObject({
         grant_types_supported: [
           ...["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"],
-          "authorization_code",
+          ...["client_credentials", "authorization_code"],
         ],
         response_types_supported: ["code"],
         subject_types_supported: ["public"],

@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file auth/v1/events.proto.
  */
 export const file_auth_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIkoKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBmNhbGxlchgDIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiggEKGkF1dGhvcml6YXRpb25SZXVzZURldGVjdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkSDgoGY2FsbGVyGAUgASgJIqcBChRBdXRob3JpemF0aW9uUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRIpCgZyZWFzb24YBCABKA4yGS5hdXRoLnYxLlJldm9jYXRpb25SZWFzb24SEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkigQEKDFRva2VuUmV2b2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRILCgNqdGkYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIOCgZjYWxsZXIYBiABKAkiWwoNQXR0ZW1wdEZhaWxlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQiWwoNQWNjb3VudExvY2tlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoEa2luZBgDIAEoDjIULmF1dGgudjEuQXR0ZW1wdEtpbmQqXQoLQXR0ZW1wdEtpbmQSHAoYQVRURU1QVF9LSU5EX1VOU1BFQ0lGSUVEEAASGQoVQVRURU1QVF9LSU5EX1BBU1NXT1JEEAESFQoRQVRURU1QVF9LSU5EX0NPREUQAiqjAgoQUmV2b2NhdGlvblJlYXNvbhIhCh1SRVZPQ0FUSU9OX1JFQVNPTl9VTlNQRUNJRklFRBAAEhwKGFJFVk9DQVRJT05fUkVBU09OX0NMSUVOVBABEhsKF1JFVk9DQVRJT05fUkVBU09OX1JFVVNFEAISJgoiUkVWT0NBVElPTl9SRUFTT05fSURFTlRJVFlfREVMRVRFRBADEiYKIlJFVk9DQVRJT05fUkVBU09OX1BBU1NXT1JEX0NIQU5HRUQQBBIlCiFSRVZPQ0FUSU9OX1JFQVNPTl9DTElFTlRfRElTQUJMRUQQBRIaChZSRVZPQ0FUSU9OX1JFQVNPTl9VU0VSEAYSHgoaUkVWT0NBVElPTl9SRUFTT05fT1BFUkFUT1IQB0JJChBnYXRlcG9zdC5hdXRoLnYxUAFaF2dhdGVwb3N0L2F1dGgvdjE7YXV0aHYxqgIQR2F0ZXBvc3QuQXV0aC5WMboCBkdQQXV0aGIGcHJvdG8z");
+  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIkoKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBmNhbGxlchgDIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiggEKGkF1dGhvcml6YXRpb25SZXVzZURldGVjdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEhIKCnJlcXVlc3RfaWQYBCABKAkSDgoGY2FsbGVyGAUgASgJIogBCiBBdXRob3JpemF0aW9uUmVmcmVzaFJlcGVhdGVkTGF0ZRITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpyZXF1ZXN0X2lkGAQgASgJEg4KBmNhbGxlchgFIAEoCSKnAQoUQXV0aG9yaXphdGlvblJldm9rZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkSKQoGcmVhc29uGAQgASgOMhkuYXV0aC52MS5SZXZvY2F0aW9uUmVhc29uEhIKCnJlcXVlc3RfaWQYBSABKAkSDgoGY2FsbGVyGAYgASgJIoEBCgxUb2tlblJldm9rZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkSCwoDanRpGAQgASgJEhIKCnJlcXVlc3RfaWQYBSABKAkSDgoGY2FsbGVyGAYgASgJIlsKDUF0dGVtcHRGYWlsZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEiIKBGtpbmQYAyABKA4yFC5hdXRoLnYxLkF0dGVtcHRLaW5kIlsKDUFjY291bnRMb2NrZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEiIKBGtpbmQYAyABKA4yFC5hdXRoLnYxLkF0dGVtcHRLaW5kIloKEUNvZGVzTGltaXRSZWFjaGVkEg4KBnByZWZpeBgBIAEoCRIRCgljbGllbnRfaWQYAiABKAkSIgoFbGltaXQYAyABKA4yEy5hdXRoLnYxLkNvZGVzTGltaXQiJAoSQ29kZXNCcmVha2VyT3BlbmVkEg4KBnByZWZpeBgBIAEoCSIkChJDb2Rlc0JyZWFrZXJDbG9zZWQSDgoGcHJlZml4GAEgASgJKvoBCgpDb2Rlc0xpbWl0EhsKF0NPREVTX0xJTUlUX1VOU1BFQ0lGSUVEEAASFwoTQ09ERVNfTElNSVRfU0VTU0lPThABEh4KGkNPREVTX0xJTUlUX1BIT05FX0lOVEVSVkFMEAISHQoZQ09ERVNfTElNSVRfUEhPTkVfTkVUV09SSxADEhUKEUNPREVTX0xJTUlUX1BIT05FEAQSFwoTQ09ERVNfTElNSVRfQUREUkVTUxAFEhcKE0NPREVTX0xJTUlUX05FVFdPUksQBhIWChJDT0RFU19MSU1JVF9QUkVGSVgQBxIWChJDT0RFU19MSU1JVF9DTElFTlQQCCpdCgtBdHRlbXB0S2luZBIcChhBVFRFTVBUX0tJTkRfVU5TUEVDSUZJRUQQABIZChVBVFRFTVBUX0tJTkRfUEFTU1dPUkQQARIVChFBVFRFTVBUX0tJTkRfQ09ERRACKscCChBSZXZvY2F0aW9uUmVhc29uEiEKHVJFVk9DQVRJT05fUkVBU09OX1VOU1BFQ0lGSUVEEAASHAoYUkVWT0NBVElPTl9SRUFTT05fQ0xJRU5UEAESGwoXUkVWT0NBVElPTl9SRUFTT05fUkVVU0UQAhImCiJSRVZPQ0FUSU9OX1JFQVNPTl9JREVOVElUWV9ERUxFVEVEEAMSJgoiUkVWT0NBVElPTl9SRUFTT05fUEFTU1dPUkRfQ0hBTkdFRBAEEiUKIVJFVk9DQVRJT05fUkVBU09OX0NMSUVOVF9ESVNBQkxFRBAFEhoKFlJFVk9DQVRJT05fUkVBU09OX1VTRVIQBhIeChpSRVZPQ0FUSU9OX1JFQVNPTl9PUEVSQVRPUhAHEiIKHlJFVk9DQVRJT05fUkVBU09OX09SR0FOSVpBVElPThAIQkkKEGdhdGVwb3N0LmF1dGgudjFQAVoXZ2F0ZXBvc3QvYXV0aC92MTthdXRodjGqAhBHYXRlcG9zdC5BdXRoLlYxugIGR1BBdXRoYgZwcm90bzM");
 
 /**
  * IdentityCreated: `auth.identity.created.v1`.
@@ -103,7 +103,8 @@ export const IdentityDeletedSchema: GenMessage<IdentityDeleted> = /*@__PURE__*/
  */
 export type AuthorizationGranted = Message<"auth.v1.AuthorizationGranted"> & {
   /**
-   * Id of the identity.
+   * Id of the identity. Here and in the other events of an authorization: the
+   * client's id where the grant is `client_credentials`.
    *
    * @generated from field: string identity_id = 1;
    */
@@ -225,6 +226,59 @@ export const AuthorizationReuseDetectedSchema: GenMessage<AuthorizationReuseDete
   messageDesc(file_auth_v1_events, 5);
 
 /**
+ * AuthorizationRefreshRepeatedLate: `auth.authorization.refresh_repeated_late.v1`. A refresh
+ * token that is bound to an app's key was presented again after its grace
+ * window, before its successor was used: the app was killed after the refresh,
+ * or somebody has a copy of its key. Once for each refresh; the third refresh in
+ * a row that is repeated so late is reuse.
+ *
+ * @generated from message auth.v1.AuthorizationRefreshRepeatedLate
+ */
+export type AuthorizationRefreshRepeatedLate = Message<"auth.v1.AuthorizationRefreshRepeatedLate"> & {
+  /**
+   * Id of the identity.
+   *
+   * @generated from field: string identity_id = 1;
+   */
+  identityId: string;
+
+  /**
+   * Id of the authorization.
+   *
+   * @generated from field: string authorization_id = 2;
+   */
+  authorizationId: string;
+
+  /**
+   * Client that the authorization was granted to.
+   *
+   * @generated from field: string client_id = 3;
+   */
+  clientId: string;
+
+  /**
+   * Id of the request that presented the token, as in its X-Request-Id.
+   *
+   * @generated from field: string request_id = 4;
+   */
+  requestId: string;
+
+  /**
+   * Id of the client that sent the request.
+   *
+   * @generated from field: string caller = 5;
+   */
+  caller: string;
+};
+
+/**
+ * Describes the message auth.v1.AuthorizationRefreshRepeatedLate.
+ * Use `create(AuthorizationRefreshRepeatedLateSchema)` to create a new message.
+ */
+export const AuthorizationRefreshRepeatedLateSchema: GenMessage<AuthorizationRefreshRepeatedLate> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 6);
+
+/**
  * AuthorizationRevoked: `auth.authorization.revoked.v1`.
  *
  * @generated from message auth.v1.AuthorizationRevoked
@@ -282,7 +336,7 @@ export type AuthorizationRevoked = Message<"auth.v1.AuthorizationRevoked"> & {
  * Use `create(AuthorizationRevokedSchema)` to create a new message.
  */
 export const AuthorizationRevokedSchema: GenMessage<AuthorizationRevoked> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 6);
+  messageDesc(file_auth_v1_events, 7);
 
 /**
  * TokenRevoked: `auth.token.revoked.v1`. An access token was revoked by itself;
@@ -341,7 +395,7 @@ export type TokenRevoked = Message<"auth.v1.TokenRevoked"> & {
  * Use `create(TokenRevokedSchema)` to create a new message.
  */
 export const TokenRevokedSchema: GenMessage<TokenRevoked> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 7);
+  messageDesc(file_auth_v1_events, 8);
 
 /**
  * AttemptFailed: `auth.attempt.failed.v1`. A password or a one-time code of an
@@ -378,7 +432,7 @@ export type AttemptFailed = Message<"auth.v1.AttemptFailed"> & {
  * Use `create(AttemptFailedSchema)` to create a new message.
  */
 export const AttemptFailedSchema: GenMessage<AttemptFailed> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 8);
+  messageDesc(file_auth_v1_events, 9);
 
 /**
  * AccountLocked: `auth.account.locked.v1`. Too many attempts were wrong: until
@@ -415,7 +469,171 @@ export type AccountLocked = Message<"auth.v1.AccountLocked"> & {
  * Use `create(AccountLockedSchema)` to create a new message.
  */
 export const AccountLockedSchema: GenMessage<AccountLocked> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 9);
+  messageDesc(file_auth_v1_events, 10);
+
+/**
+ * CodesLimitReached: `auth.codes.limit_reached.v1`. A limit on sending one-time
+ * codes has refused one: the first in the window of the limit.
+ *
+ * @generated from message auth.v1.CodesLimitReached
+ */
+export type CodesLimitReached = Message<"auth.v1.CodesLimitReached"> & {
+  /**
+   * The prefix of the number, which is without its last four digits.
+   *
+   * @generated from field: string prefix = 1;
+   */
+  prefix: string;
+
+  /**
+   * Client that asked for the code.
+   *
+   * @generated from field: string client_id = 2;
+   */
+  clientId: string;
+
+  /**
+   * Which limit.
+   *
+   * @generated from field: auth.v1.CodesLimit limit = 3;
+   */
+  limit: CodesLimit;
+};
+
+/**
+ * Describes the message auth.v1.CodesLimitReached.
+ * Use `create(CodesLimitReachedSchema)` to create a new message.
+ */
+export const CodesLimitReachedSchema: GenMessage<CodesLimitReached> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 11);
+
+/**
+ * CodesBreakerOpened: `auth.codes.breaker_opened.v1`. Of the last fifty codes to
+ * numbers with this prefix fewer than ten were used, so they get no more for ten
+ * minutes, and then one in ten.
+ *
+ * @generated from message auth.v1.CodesBreakerOpened
+ */
+export type CodesBreakerOpened = Message<"auth.v1.CodesBreakerOpened"> & {
+  /**
+   * The prefix of the numbers, which is without their last four digits.
+   *
+   * @generated from field: string prefix = 1;
+   */
+  prefix: string;
+};
+
+/**
+ * Describes the message auth.v1.CodesBreakerOpened.
+ * Use `create(CodesBreakerOpenedSchema)` to create a new message.
+ */
+export const CodesBreakerOpenedSchema: GenMessage<CodesBreakerOpened> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 12);
+
+/**
+ * CodesBreakerClosed: `auth.codes.breaker_closed.v1`. Numbers with this prefix
+ * get codes again.
+ *
+ * @generated from message auth.v1.CodesBreakerClosed
+ */
+export type CodesBreakerClosed = Message<"auth.v1.CodesBreakerClosed"> & {
+  /**
+   * The prefix of the numbers, which is without their last four digits.
+   *
+   * @generated from field: string prefix = 1;
+   */
+  prefix: string;
+};
+
+/**
+ * Describes the message auth.v1.CodesBreakerClosed.
+ * Use `create(CodesBreakerClosedSchema)` to create a new message.
+ */
+export const CodesBreakerClosedSchema: GenMessage<CodesBreakerClosed> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 13);
+
+/**
+ * CodesLimit says which limit on sending one-time codes was reached.
+ *
+ * @generated from enum auth.v1.CodesLimit
+ */
+export const CodesLimit = {
+  /**
+   * Not set.
+   *
+   * @generated from enum value: CODES_LIMIT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Of one session: too soon, or too many.
+   *
+   * @generated from enum value: CODES_LIMIT_SESSION = 1;
+   */
+  SESSION: 1,
+
+  /**
+   * Of one phone: too soon after the code before.
+   *
+   * @generated from enum value: CODES_LIMIT_PHONE_INTERVAL = 2;
+   */
+  PHONE_INTERVAL: 2,
+
+  /**
+   * Of one phone, from one network.
+   *
+   * @generated from enum value: CODES_LIMIT_PHONE_NETWORK = 3;
+   */
+  PHONE_NETWORK: 3,
+
+  /**
+   * Of one phone.
+   *
+   * @generated from enum value: CODES_LIMIT_PHONE = 4;
+   */
+  PHONE: 4,
+
+  /**
+   * Of one address.
+   *
+   * @generated from enum value: CODES_LIMIT_ADDRESS = 5;
+   */
+  ADDRESS: 5,
+
+  /**
+   * Of one /64 of IPv6.
+   *
+   * @generated from enum value: CODES_LIMIT_NETWORK = 6;
+   */
+  NETWORK: 6,
+
+  /**
+   * Of the numbers with one prefix.
+   *
+   * @generated from enum value: CODES_LIMIT_PREFIX = 7;
+   */
+  PREFIX: 7,
+
+  /**
+   * Of one client.
+   *
+   * @generated from enum value: CODES_LIMIT_CLIENT = 8;
+   */
+  CLIENT: 8,
+} as const;
+
+/**
+ * CodesLimit says which limit on sending one-time codes was reached.
+ *
+ * @generated from enum auth.v1.CodesLimit
+ */
+export type CodesLimit = (typeof CodesLimit)[keyof typeof CodesLimit] | UnknownEnum;
+
+/**
+ * Describes the enum auth.v1.CodesLimit.
+ */
+export const CodesLimitSchema: GenEnum<CodesLimit> = /*@__PURE__*/
+  enumDesc(file_auth_v1_events, 0);
 
 /**
  * AttemptKind says what was guessed.
@@ -456,7 +674,7 @@ export type AttemptKind = (typeof AttemptKind)[keyof typeof AttemptKind] | Unkno
  * Describes the enum auth.v1.AttemptKind.
  */
 export const AttemptKindSchema: GenEnum<AttemptKind> = /*@__PURE__*/
-  enumDesc(file_auth_v1_events, 0);
+  enumDesc(file_auth_v1_events, 1);
 
 /**
  * RevocationReason says why an authorization ended.
@@ -519,6 +737,13 @@ export const RevocationReason = {
    * @generated from enum value: REVOCATION_REASON_OPERATOR = 7;
    */
   OPERATOR: 7,
+
+  /**
+   * All authorizations for its organization were ended.
+   *
+   * @generated from enum value: REVOCATION_REASON_ORGANIZATION = 8;
+   */
+  ORGANIZATION: 8,
 } as const;
 
 /**
@@ -532,5 +757,5 @@ export type RevocationReason = (typeof RevocationReason)[keyof typeof Revocation
  * Describes the enum auth.v1.RevocationReason.
  */
 export const RevocationReasonSchema: GenEnum<RevocationReason> = /*@__PURE__*/
-  enumDesc(file_auth_v1_events, 1);
+  enumDesc(file_auth_v1_events, 2);
 

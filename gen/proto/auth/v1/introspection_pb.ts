@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file auth/v1/introspection.proto.
  */
 export const file_auth_v1_introspection: GenFile = /*@__PURE__*/
-  fileDesc("ChthdXRoL3YxL2ludHJvc3BlY3Rpb24ucHJvdG8SB2F1dGgudjEiOwoRSW50cm9zcGVjdFJlcXVlc3QSDQoFdG9rZW4YASABKAkSFwoPdG9rZW5fdHlwZV9oaW50GAIgASgJIpQCChJJbnRyb3NwZWN0UmVzcG9uc2USDgoGYWN0aXZlGAEgASgIEgsKA3N1YhgCIAEoCRILCgNhdWQYAyADKAkSJAoJdXNlcl9pbmZvGAQgASgLMhEuYXV0aC52MS5Vc2VySW5mbxIQCgNuYmYYBSABKAlIAIgBARILCgNpc3MYBiABKAkSEAoDZXhwGAcgASgJSAGIAQESEAoDaWF0GAggASgJSAKIAQESCwoDanRpGAkgASgJEhEKCWNsaWVudF9pZBgKIAEoCRISCgp0b2tlbl90eXBlGAsgASgJEg0KBXNjb3BlGAwgASgJEhAKCHVzZXJuYW1lGA0gASgJQgYKBF9uYmZCBgoEX2V4cEIGCgRfaWF0IhsKCFVzZXJJbmZvEg8KB3VzZXJfaWQYASABKAkyXwoUSW50cm9zcGVjdGlvblNlcnZpY2USRwoKSW50cm9zcGVjdBIaLmF1dGgudjEuSW50cm9zcGVjdFJlcXVlc3QaGy5hdXRoLnYxLkludHJvc3BlY3RSZXNwb25zZSIAQkkKEGdhdGVwb3N0LmF1dGgudjFQAVoXZ2F0ZXBvc3QvYXV0aC92MTthdXRodjGqAhBHYXRlcG9zdC5BdXRoLlYxugIGR1BBdXRoYgZwcm90bzM");
+  fileDesc("ChthdXRoL3YxL2ludHJvc3BlY3Rpb24ucHJvdG8SB2F1dGgudjEiOwoRSW50cm9zcGVjdFJlcXVlc3QSDQoFdG9rZW4YASABKAkSFwoPdG9rZW5fdHlwZV9oaW50GAIgASgJIrQCChJJbnRyb3NwZWN0UmVzcG9uc2USDgoGYWN0aXZlGAEgASgIEgsKA3N1YhgCIAEoCRILCgNhdWQYAyADKAkSJAoJdXNlcl9pbmZvGAQgASgLMhEuYXV0aC52MS5Vc2VySW5mbxIQCgNuYmYYBSABKAlIAIgBARILCgNpc3MYBiABKAkSEAoDZXhwGAcgASgJSAGIAQESEAoDaWF0GAggASgJSAKIAQESCwoDanRpGAkgASgJEhEKCWNsaWVudF9pZBgKIAEoCRISCgp0b2tlbl90eXBlGAsgASgJEg0KBXNjb3BlGAwgASgJEhAKCHVzZXJuYW1lGA0gASgJEhMKBm9yZ19pZBgOIAEoCUgDiAEBQgYKBF9uYmZCBgoEX2V4cEIGCgRfaWF0QgkKB19vcmdfaWQiGwoIVXNlckluZm8SDwoHdXNlcl9pZBgBIAEoCTJfChRJbnRyb3NwZWN0aW9uU2VydmljZRJHCgpJbnRyb3NwZWN0EhouYXV0aC52MS5JbnRyb3NwZWN0UmVxdWVzdBobLmF1dGgudjEuSW50cm9zcGVjdFJlc3BvbnNlIgBCSQoQZ2F0ZXBvc3QuYXV0aC52MVABWhdnYXRlcG9zdC9hdXRoL3YxO2F1dGh2MaoCEEdhdGVwb3N0LkF1dGguVjG6AgZHUEF1dGhiBnByb3RvMw");
 
 /**
  * IntrospectRequest names the token in question.
@@ -55,7 +55,8 @@ export type IntrospectResponse = Message<"auth.v1.IntrospectResponse"> & {
   active: boolean;
 
   /**
-   * User that the token was issued to (auth id).
+   * User that the token was issued to (auth id); the client where it acts for
+   * none, and then neither `user_info` nor `username` is set.
    *
    * @generated from field: string sub = 2;
    */
@@ -139,6 +140,13 @@ export type IntrospectResponse = Message<"auth.v1.IntrospectResponse"> & {
    * @generated from field: string username = 13;
    */
   username: string;
+
+  /**
+   * Organization that the client acts for; not set where it acts for none.
+   *
+   * @generated from field: optional string org_id = 14;
+   */
+  orgId?: string | undefined;
 };
 
 /**
