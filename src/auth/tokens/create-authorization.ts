@@ -47,16 +47,15 @@ export interface NewAuthorization {
 
 /**
  * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems the proof,
- * creates the authorization and writes its event. A concurrent deletion, change of password or disabling ends it,
- * whichever commits first.
+ * creates the authorization and writes its event. A concurrent deletion, change of password, disabling or ending of the
+ * organization ends it, whichever commits first.
  * @returns whether the authorization was created
  */
 type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
 
 /**
  * Authorizations that are requested at the same time share a statement and a commit; if it fails, each is tried again
- * alone. One with a proof is always alone, as it waits for others that redeem the same proof, and so is one of a client
- * that acts for no user.
+ * alone. One with a proof is always alone, as it waits for others that redeem the same proof.
  */
 export function createCreateAuthorization(db: Database): CreateAuthorization {
   const createBatched = batched({
@@ -73,8 +72,7 @@ export function createCreateAuthorization(db: Database): CreateAuthorization {
     maxKeys: 128,
   });
   return async (authorization) => {
-    const { otpProof, asClient } = authorization.subject;
-    const isShared = otpProof === undefined && asClient === undefined;
+    const isShared = authorization.subject.otpProof === undefined;
     const created = isShared ? await createBatched(authorization) : undefined;
     if (isShared && created !== "FAILED") return created === true;
     return (await create(db, [authorization])).size === 1;
@@ -97,6 +95,7 @@ const recordGranted = recordEvent(
   { at: createdAt, from: sql`from granted` },
 );
 
+/** An authorization for a user needs his identity; a client that acts for no user (RFC 6749 section 4.4), that there is none. */
 const insertAuthorizations = prepared(
   ["requested"],
   ({ requested }) => sql`
@@ -105,16 +104,20 @@ const insertAuthorizations = prepared(
         ${id} uuid, ${identityId} text, ${phone} text, ${passwordHash} text, required_generation bigint,
         ${proofHash} bytea, proof_expires timestamptz, ${own.keyThumbprint} bytea, ${clientId} text, ${grantType} text, ${scopes} text[],
         refresh_seconds int, access_seconds int, ${familyHash} bytea, ${refreshHash} bytea,
-        ${own.deviceName} text, ${own.metadata} jsonb)
+        ${own.organizationId} text, ${own.deviceName} text, ${own.metadata} jsonb)
     ), eligible as (
       select requested.*, registered.${client.generation} as ${own.clientGeneration},
         coalesce((select max(${ending.generation}) from ${identityEndings} e
           where ${ending.identityId} = requested.${identityId}), 0) as ${own.identityGeneration},
+        case when requested.${own.organizationId} is not null then
+          coalesce((select ${organization.generation} from ${organizationEndings} o
+            where ${organization.organizationId} = requested.${own.organizationId}), 0) end as ${own.organizationGeneration},
         clock_timestamp() as moment
-      from requested join ${identities} holder on holder.${identity.id} = requested.${identityId}
+      from requested left join ${identities} holder on holder.${identity.id} = requested.${identityId}
         join ${clients} registered on registered.${client.clientId} = requested.${clientId}
           and registered.${client.disabledAt} is null
-      where (requested.${phone} is null or requested.${phone} = holder.${phone})
+      where (holder.${identity.id} is null) = (requested.${grantType} = 'client_credentials')
+        and (requested.${phone} is null or requested.${phone} = holder.${phone})
         and (requested.${passwordHash} is null or requested.${passwordHash} = holder.${passwordHash})
     ), dated as (
       select eligible.*, moment + refresh_seconds * interval '1 second' as refresh_end,
@@ -127,10 +130,12 @@ const insertAuthorizations = prepared(
     ), granted as (
       insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
         ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.refreshedAt},
-        ${own.expiryDay}, ${familyHash}, ${refreshHash}, ${own.keyThumbprint}, ${own.deviceName}, ${own.metadata})
+        ${own.expiryDay}, ${familyHash}, ${refreshHash}, ${own.keyThumbprint}, ${own.deviceName}, ${own.metadata},
+        ${own.organizationId}, ${own.organizationGeneration})
       select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, moment, ${own.clientGeneration},
         ${own.identityGeneration}, refresh_end, moment, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
-        ${familyHash}, ${refreshHash}, ${own.keyThumbprint}, ${own.deviceName}, ${own.metadata}
+        ${familyHash}, ${refreshHash}, ${own.keyThumbprint}, ${own.deviceName}, ${own.metadata},
+        ${own.organizationId}, ${own.organizationGeneration}
       from dated
       where ${proofHash} is null or ${proofHash} in (select ${proofHash} from redeemed)
       returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
@@ -138,45 +143,9 @@ const insertAuthorizations = prepared(
     select ${granted} from granted`,
 );
 
-/** The same for a client that acts for no user, while no identity has its id. */
-const insertAsClient = prepared(
-  ["requested"],
-  ({ requested }) => sql`
-    with requested as (
-      select * from json_to_recordset(${requested}::text::json) as row (
-        ${id} uuid, ${identityId} text, ${own.organizationId} text, ${clientId} text, ${grantType} text, ${scopes} text[],
-        refresh_seconds int, access_seconds int, ${familyHash} bytea, ${refreshHash} bytea,
-        ${own.deviceName} text, ${own.metadata} jsonb)
-    ), dated as (
-      select requested.*, registered.${client.generation} as ${own.clientGeneration}, moment,
-        moment + refresh_seconds * interval '1 second' as refresh_end,
-        moment + access_seconds * interval '1 second' as access_end
-      from (select clock_timestamp() as moment) as clock, requested
-        join ${clients} registered on registered.${client.clientId} = requested.${clientId}
-          and registered.${client.disabledAt} is null
-      where not exists (select from ${identities} where ${identity.id} = requested.${identityId})
-    ), granted as (
-      insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
-        ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.refreshedAt},
-        ${own.expiryDay}, ${familyHash}, ${refreshHash}, ${own.deviceName}, ${own.metadata}, ${own.organizationId},
-        ${own.organizationGeneration})
-      select dated.${id}, dated.${clientId}, dated.${identityId}, ${grantType}, ${scopes}, moment, ${own.clientGeneration},
-        coalesce((select max(${ending.generation}) from ${identityEndings} e
-          where ${ending.identityId} = dated.${identityId}), 0), refresh_end, moment,
-        (greatest(refresh_end, access_end) at time zone 'UTC')::date, ${familyHash}, ${refreshHash},
-        ${own.deviceName}, ${own.metadata}, dated.${own.organizationId}, case when dated.${own.organizationId} is not null then
-          coalesce((select ${organization.generation} from ${organizationEndings} o
-            where ${organization.organizationId} = dated.${own.organizationId}), 0) end
-      from dated
-      returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
-    ), recorded as (${recordGranted})
-    select ${granted} from granted`,
-);
-
-/** @param requested one that a client acts in for no user is alone @returns the ids of those that were created */
+/** @returns the ids of those that were created */
 async function create(db: Database, requested: readonly NewAuthorization[]): Promise<Set<string>> {
-  const insert = requested[0]?.subject.asClient ? insertAsClient : insertAuthorizations;
-  const statement = insert({ requested: JSON.stringify(requested.map(requestedRow)) });
+  const statement = insertAuthorizations({ requested: JSON.stringify(requested.map(requestedRow)) });
   return new Set((await rows(db, granted, statement)).map((row) => row.id));
 }
 
