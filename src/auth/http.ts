@@ -123,7 +123,7 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, AnyCalle
     async listAuthorizations({ path: { id }, query: { active, after, size, ...rest } }) {
       nothingElse(rest);
       await identities.get(id);
-      return { status: 200, body: pageBody(await authorizations.list(id, pageOf({ active, after, size }))) };
+      return { status: 200, body: pageBody(await authorizations.list(id, { active, after, size })) };
     },
     async endAllAuthorizations({ path: { id } }, call) {
       await identities.endAuthorizations(id, "OPERATOR", originOf(call));
@@ -136,7 +136,7 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, AnyCalle
     async listOwnAuthorizations({ query: { active, after, size, ...rest } }, call) {
       nothingElse(rest);
       const { identityId, authorizationId } = userOf(call);
-      const page = await authorizations.list(identityId, pageOf({ active, after, size }));
+      const page = await authorizations.list(identityId, { active, after, size });
       return { status: 200, body: pageBody(page, authorizationId) };
     },
     async endAllOwnAuthorizations({ query: { except, ...rest } }, call) {
@@ -156,25 +156,15 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, AnyCalle
     },
     async generateTokens({ body }, call) {
       const { grant_type, username, password, refresh_token, phone, auth_id, ...others } = parametersOf(body);
-      const {
-        otp_verification_token,
-        code,
-        code_verifier,
-        organization,
-        scope,
-        device_name,
-        metadata,
-        ...rest
-      } = others;
+      const { otp_verification_token, code, code_verifier, organization, ...more } = others;
+      const { scope, device_name, metadata, ...rest } = more;
       nothingElse(rest);
       const request = { grant_type, username, password, refresh_token, phone, auth_id };
-      const further = { code, code_verifier, organization };
-      const parameters = { ...request, ...further, otp_verification_token, scope, device_name, metadata };
+      const further = { otp_verification_token, code, code_verifier, organization };
+      const parameters = { ...request, ...further, scope, device_name, metadata };
       const proof = call.header("dpop");
-      return {
-        status: 200,
-        body: await generateTokens(authenticated(call), parameters, call.context, proof),
-      };
+      const pair = await generateTokens(authenticated(call), parameters, call.context, proof);
+      return { status: 200, body: pair };
     },
     async challengeAuthorization({ body }, { header, address }) {
       const { client_id, response_type, login_hint, scope, auth_session, otp, ...others } = body;
@@ -278,16 +268,6 @@ function identityBody(identity: Identity): Stated<Schemas["Identity"]> {
     metadata: metadata ?? undefined,
     authenticationTypes: authenticationTypesOf(identity),
   };
-}
-
-interface PageQuery {
-  readonly active: boolean | undefined;
-  readonly after: string | undefined;
-  readonly size: number | undefined;
-}
-
-function pageOf({ active = false, after, size = 20 }: PageQuery) {
-  return { activeOnly: active, after, size };
 }
 
 /** @param currentId the authorization of the caller's token; undefined: the caller is no user */

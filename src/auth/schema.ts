@@ -149,6 +149,18 @@ export const organizationEndings = auth.table(
   ],
 );
 
+/** Why an authorization for a user ended. */
+export const revocationReasons = [
+  "CLIENT",
+  "REUSE",
+  "IDENTITY_DELETED",
+  "PASSWORD_CHANGED",
+  "CLIENT_DISABLED",
+  "USER",
+  "OPERATOR",
+] as const;
+const reasonList = sql.raw([...revocationReasons, "ORGANIZATION"].map((reason) => `'${reason}'`).join(", "));
+
 /**
  * What clients may do for users and organizations, in the partitions that schema.sql makes. One has ended if revoked_at
  * is set, if its client is disabled, or if its client, identity or organization has reached a higher generation; it has
@@ -219,7 +231,7 @@ export const authorizations = auth.table(
     index("authorizations_expiry_day").on(table.expiryDay),
     check(
       "authorizations_reason",
-      sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED', 'USER', 'OPERATOR', 'ORGANIZATION')`,
+      sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in (${reasonList})`,
     ),
   ],
 );

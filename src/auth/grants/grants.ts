@@ -10,7 +10,7 @@ import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { Guessing, GuessKind } from "../limits/guessing.ts";
 import { hashingLimit, hashOfNobody, verifyPassword } from "../password-hashing/argon2id.ts";
-import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
+import type { AuthenticatedSubject, NewAuthorization } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";
 import type { WorkLimit } from "../work-limit.ts";
@@ -44,6 +44,8 @@ interface GuessedAccount {
   readonly identity: Identity | undefined;
 }
 
+type Granted = Pick<NewAuthorization, "subject" | "scopes"> & { readonly grantType: GrantType };
+
 /** Reads a parameter that the pipeline has checked to be present. */
 function required(parameters: TokenParameters, name: keyof TokenParameters): string {
   const value = parameters[name];
@@ -68,6 +70,9 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
    */
   const scopesOf = ({ client, chooseScopes }: TokenRequest) => chooseScopes(client.scopes);
 
+  const authorize = ({ client, description }: TokenRequest, granted: Granted) =>
+    tokenIssuer.authorize({ client, description, ...granted });
+
   function guessableGrant(type: GrantType, grant: GuessableGrant): Grant {
     const { guess: kind, limit, find, authenticate, requires } = grant;
     return {
@@ -87,8 +92,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
             );
           }
           const subject = await authenticate(request, account);
-          const { description } = request;
-          return subject && tokenIssuer.authorize({ client, grantType: type, subject, scopes, description });
+          return subject && authorize(request, { grantType: type, subject, scopes });
         });
       },
     };
@@ -145,10 +149,8 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     auth: {
       requires: ["auth_id"],
       async redeem(request) {
-        const { client, description } = request;
         const subject = { identityId: required(request.parameters, "auth_id") };
-        const scopes = scopesOf(request);
-        return tokenIssuer.authorize({ client, grantType: "auth", subject, scopes, description });
+        return authorize(request, { grantType: "auth", subject, scopes: scopesOf(request) });
       },
     },
 
@@ -156,7 +158,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     client_credentials: {
       requires: [],
       async redeem(request) {
-        const { client, parameters, description } = request;
+        const { client, parameters } = request;
         const asClient = { organizationId: parameters.organization ?? null };
         if (!mayActAs(client, asClient)) {
           const message =
@@ -164,14 +166,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
           throw new ServiceError(AuthErrorKinds.unauthorizedClient, message);
         }
         const subject = { identityId: client.clientId, asClient };
-        const scopes = scopesOf(request);
-        return tokenIssuer.authorize({
-          client,
-          grantType: "client_credentials",
-          subject,
-          scopes,
-          description,
-        });
+        return authorize(request, { grantType: "client_credentials", subject, scopes: scopesOf(request) });
       },
     },
 
@@ -189,15 +184,14 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     phone_otp_token: {
       requires: ["phone", "otp_verification_token"],
       async redeem(request) {
-        const { client, parameters, description } = request;
+        const { parameters } = request;
         const scopes = scopesOf(request);
         const phone = canonicalPhone(required(parameters, "phone"));
         const otpProof = await verifyOtpProof(required(parameters, "otp_verification_token"), phone);
         const identity = phone === undefined ? undefined : await identities.findByPhone(phone);
         if (!otpProof || !identity) return undefined;
         const subject = { identityId: identity.id, phone: identity.phone, otpProof };
-        const grantType = "phone_otp_token";
-        const pair = await tokenIssuer.authorize({ client, grantType, subject, scopes, description });
+        const pair = await authorize(request, { grantType: "phone_otp_token", subject, scopes });
         if (pair) await guessing.phoneProven(identity);
         return pair;
       },

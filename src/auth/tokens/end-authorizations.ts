@@ -5,8 +5,8 @@
 import { type SQL, sql } from "drizzle-orm";
 import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/sql/readers.ts";
-import { isAmong, rowCount } from "../../platform/database/sql/statements.ts";
+import { names, oneOf } from "../../platform/database/sql/readers.ts";
+import { computed, isAmong, rowCount } from "../../platform/database/sql/statements.ts";
 import { noRequest, originFields, type RequestOrigin } from "../../platform/messaging/outbox.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings, organizationEndings, replacedTokens } from "../schema.ts";
@@ -32,6 +32,13 @@ export const hasNotEnded: SQL = sql`(${authorization.revokedAt} is null and ${is
 
 /** The same, for several authorizations that are found by their ids: no index has this form of the condition. */
 export const hasNotEndedById: SQL = sql`(num_nulls(${authorization.revokedAt}) = 1 and ${isOfCurrentGenerations})`;
+
+/** The state of the authorization in the row `a`, by the database's clock. */
+export const state = computed(
+  oneOf(["ACTIVE", "REVOKED", "EXPIRED"]),
+  sql`case when not ${hasNotEnded} then 'REVOKED'
+    when ${authorization.expiresAt} <= clock_timestamp() then 'EXPIRED' else 'ACTIVE' end`,
+);
 
 /**
  * Ends one authorization, deletes what was kept for a retried refresh, and writes its event, in one statement; for

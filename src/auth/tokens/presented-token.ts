@@ -9,7 +9,6 @@ import {
   names,
   nullable,
   objectOf,
-  oneOf,
   type ReadBy,
   text,
 } from "../../platform/database/sql/readers.ts";
@@ -23,23 +22,16 @@ import {
   rows,
   selection,
 } from "../../platform/database/sql/statements.ts";
-import type { AsClient } from "../clients/as-client.ts";
 import { runningNow } from "../running-time.ts";
 import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
-import { hasNotEnded } from "./end-authorizations.ts";
+import type { AuthorizationFacts } from "./current-tokens.ts";
+import { state } from "./end-authorizations.ts";
 import { hashPart, matchesHash, type RefreshToken } from "./refresh-token.ts";
 
 /** The authorization that a refresh token belongs to, and what the token is to it now. */
-export interface PresentedToken {
+export interface PresentedToken extends AuthorizationFacts {
   readonly authorizationId: string;
-  readonly clientId: string;
-  readonly identityId: string;
-  readonly scopes: readonly string[];
-  /** Whom the client acts for; undefined: for the user. */
-  readonly asClient: AsClient | undefined;
-  /** Of the key that the tokens are bound to (RFC 7638, base64url); undefined: to none. */
-  readonly keyThumbprint: string | undefined;
   /** Of the authorization, by the database's clock. */
   readonly state: "ACTIVE" | "REVOKED" | "EXPIRED";
   /** Whether the token is the current one. Otherwise it has been replaced. */
@@ -66,22 +58,13 @@ export function createFindPresented(reads: Reads): FindPresented {
   return async (token) => {
     const found = await find(keyOf(token));
     if (!found || !matchesHash(token.family, Buffer.from(found.familyHash, "hex"))) return undefined;
-    const {
-      key: _key,
-      familyHash: _family,
-      keyThumbprint,
-      sealedPair,
-      sealedSuccessor,
-      asClient,
-      ...rest
-    } = found;
     return {
-      ...rest,
-      asClient: asClient ?? undefined,
+      ...found,
+      asClient: found.asClient ?? undefined,
       authorizationId: token.authorizationId,
-      keyThumbprint: bytesOf(keyThumbprint)?.toString("base64url"),
-      sealedPair: bytesOf(sealedPair),
-      sealedSuccessor: bytesOf(sealedSuccessor),
+      keyThumbprint: bytesOf(found.keyThumbprint)?.toString("base64url"),
+      sealedPair: bytesOf(found.sealedPair),
+      sealedSuccessor: bytesOf(found.sealedSuccessor),
     };
   };
 }
@@ -150,11 +133,7 @@ const presented = selection({
   ),
   keyThumbprint: computed(nullable(text), sql`encode(${authorization.keyThumbprint}, 'hex')`),
   familyHash: computed(text, sql`encode(${authorization.familyHash}, 'hex')`),
-  state: computed(
-    oneOf(["ACTIVE", "REVOKED", "EXPIRED"]),
-    sql`case when not (${hasNotEnded}) then 'REVOKED'
-      when ${authorization.expiresAt} <= clock_timestamp() then 'EXPIRED' else 'ACTIVE' end`,
-  ),
+  state,
   isCurrent: computed(boolean, sql`${authorization.refreshHash} = ${presentedHash}`),
   secondsLeft: computed(
     integer,

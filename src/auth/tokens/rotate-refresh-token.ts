@@ -183,7 +183,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
  * may still act for whom it acts.
  */
 function isHeldBy(
-  { clientId, keyThumbprint, asClient }: Pick<AuthorizationFacts, "clientId" | "keyThumbprint" | "asClient">,
+  { clientId, keyThumbprint, asClient }: AuthorizationFacts,
   client: Client,
   proven: string | undefined,
 ): boolean {

@@ -1,8 +1,9 @@
 /**
- * Marks authorizations as revoked that have ended with their identity, organization or client, and writes their events. It decides
- * nothing: their tokens are inactive since the ending.
+ * Marks authorizations as revoked that have ended with their identity, organization or client, and writes their events.
+ * It decides nothing: their tokens are inactive since the ending.
  */
 import { type SQL, sql } from "drizzle-orm";
+import type { PgTable } from "drizzle-orm/pg-core";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/readers.ts";
 import { ctid, isAmong } from "../../platform/database/sql/statements.ts";
@@ -18,7 +19,7 @@ const keptHours = 24;
 const authorization = names(authorizations, "a");
 const client = names(clients, "c");
 const ending = names(identityEndings, "e");
-const organization = names(organizationEndings, "o");
+const organization = names(organizationEndings, "e");
 const earlier = names(identityEndings, "earlier");
 const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
 
@@ -26,8 +27,13 @@ const { id, identityId, clientId, revokedAt, revocationReason } = names(authoriz
 const endedWithIdentity = sql`${authorization.identityId} = ${ending.identityId}
   and ${authorization.identityGeneration} < ${ending.generation} and ${authorization.revokedAt} is null`;
 
+/** Whether the authorization in the row `a` ended with the organization in the row `e`. */
+const endedWithOrganization = sql`${authorization.organizationId} = ${organization.organizationId}
+  and ${authorization.organizationGeneration} < ${organization.generation} and ${authorization.revokedAt} is null`;
+
 /** Null if no authorization is left that ended with the ending in the row `e`. */
-const leftToMark = sql`(select ${authorization.id} from ${authorizations} a where ${endedWithIdentity} limit 1)`;
+const leftToMark = (ended: SQL) =>
+  sql`(select ${authorization.id} from ${authorizations} a where ${ended} limit 1)`;
 
 /** @param from the authorizations `a` and what they ended with @param ended `chosen_time` and the others of it */
 function markAndRecord(from: SQL, ended: SQL): SQL {
@@ -51,44 +57,29 @@ function markAndRecord(from: SQL, ended: SQL): SQL {
     ${recordEvent(AuthEvents.authorizationRevoked, fields, { at: revokedAt, from: sql`from ended` })}`;
 }
 
+/** @param ended whether the authorization `a` is to be marked for the ending `e` @param why the reason */
+const sweepOf = (endings: PgTable, ended: SQL, why: SQL): SQL =>
+  markAndRecord(
+    sql`from ${endings} e cross join lateral (
+      select ${authorization.id} from ${authorizations} a where ${ended}
+      ${limit} for update of a skip locked) as a
+    where ${ending.sweptAt} is null`,
+    sql`${ending.endedAt} as chosen_time, ${why} as chosen_why,
+    ${ending.requestId} as chosen_request, ${ending.caller} as chosen_caller`,
+  );
+
 /** Each authorization by the first ending that concerns it, whose reason is the true one. */
-const sweepIdentities = markAndRecord(
-  sql`from ${identityEndings} e cross join lateral (
-      select ${authorization.id} from ${authorizations} a
-      where ${endedWithIdentity} and not exists (
+const sweepIdentities = sweepOf(
+  identityEndings,
+  sql`${endedWithIdentity} and not exists (
         select from ${identityEndings} earlier
         where ${earlier.identityId} = ${ending.identityId} and ${earlier.sweptAt} is null
           and ${earlier.generation} > ${authorization.identityGeneration}
-          and ${earlier.generation} < ${ending.generation})
-      ${limit} for update of a skip locked) as a
-    where ${ending.sweptAt} is null`,
-  sql`${ending.endedAt} as chosen_time, ${ending.reason} as chosen_why,
-    ${ending.requestId} as chosen_request, ${ending.caller} as chosen_caller`,
+          and ${earlier.generation} < ${ending.generation})`,
+  sql`${ending.reason}`,
 );
 
-/** Whether the authorization in the row `a` ended with the organization in the row `o`, and is not marked. */
-const endedWithOrganization = sql`${authorization.organizationId} = ${organization.organizationId}
-  and ${authorization.organizationGeneration} < ${organization.generation} and ${authorization.revokedAt} is null`;
-
-const sweepOrganizations = markAndRecord(
-  sql`from ${organizationEndings} o cross join lateral (
-      select ${authorization.id} from ${authorizations} a where ${endedWithOrganization}
-      ${limit} for update of a skip locked) as a
-    where ${organization.sweptAt} is null`,
-  sql`${organization.endedAt} as chosen_time, 'ORGANIZATION'::text as chosen_why,
-    ${organization.requestId} as chosen_request, ${organization.caller} as chosen_caller`,
-);
-
-/** The statement that ends the sweep of organizations, for as many of them. */
-const finishOrganizations = (() => {
-  const { sweptAt } = names(organizationEndings);
-  const swept = sql`
-    select o.ctid from ${organizationEndings} o where ${organization.sweptAt} is null
-      and not exists (select from ${authorizations} a where ${endedWithOrganization})
-    ${limit} for update skip locked`;
-  return sql`
-    update ${organizationEndings} set ${sweptAt} = clock_timestamp() where ${isAmong(ctid, swept)} returning 1 as one`;
-})();
+const sweepOrganizations = sweepOf(organizationEndings, endedWithOrganization, sql`'ORGANIZATION'::text`);
 
 /** No client of generation 0 has lost any. */
 const sweepClients = markAndRecord(
@@ -104,17 +95,18 @@ const sweepClients = markAndRecord(
 );
 
 /**
- * The statement that ends an identity's sweep, for as many identities. Endings are found by their ctid, and none that
- * is chosen here or below is missed: whatever updates an ending makes it one that is not chosen.
+ * The statement that ends the sweep of endings, for as many of them. Endings are found by their ctid, and none that is
+ * chosen here or below is missed: whatever updates an ending makes it one that is not chosen.
  */
-const finishSweeps = (() => {
-  const set = names(identityEndings);
+const finish = (endings: PgTable, ended: SQL): SQL => {
+  const { sweptAt } = names(identityEndings);
   const swept = sql`
-    select e.ctid from ${identityEndings} e where ${ending.sweptAt} is null and ${leftToMark} is null
+    select e.ctid from ${endings} e where ${ending.sweptAt} is null and ${leftToMark(ended)} is null
     ${limit} for update skip locked`;
-  return sql`
-    update ${identityEndings} set ${set.sweptAt} = clock_timestamp() where ${isAmong(ctid, swept)} returning 1 as one`;
-})();
+  return sql`update ${endings} set ${sweptAt} = clock_timestamp() where ${isAmong(ctid, swept)} returning 1 as one`;
+};
+const finishIdentities = finish(identityEndings, endedWithIdentity);
+const finishOrganizations = finish(organizationEndings, endedWithOrganization);
 
 /**
  * Marks what has ended, in batches, until nothing is left or `stopping` is aborted.
@@ -128,7 +120,7 @@ export async function sweepAuthorizations(
   const marking = { stopping, ...(marked && { done: marked }), rests: true };
   await inBatches(db, sweepClients, marking);
   await inBatches(db, sweepIdentities, marking);
-  await inBatches(db, finishSweeps, { stopping });
+  await inBatches(db, finishIdentities, { stopping });
   await inBatches(db, sweepOrganizations, marking);
   await inBatches(db, finishOrganizations, { stopping });
 }
@@ -151,7 +143,8 @@ const sweptLongAgo = (which: SQL) =>
     ctid,
     sql`
     select e.ctid from ${identityEndings} e
-    where ${ending.sweptAt} < (select clock_timestamp() - ${keptHours}::int * interval '1 hour') and ${leftToMark} ${which}
+    where ${ending.sweptAt} < (select clock_timestamp() - ${keptHours}::int * interval '1 hour')
+      and ${leftToMark(endedWithIdentity)} ${which}
     ${limit} for update skip locked`,
   );
 

@@ -5,10 +5,9 @@ import { listOf, names, nullable, oneOf, text } from "../../platform/database/sq
 import { computed, prepared, type RowOf, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { RequestOrigin } from "../../platform/messaging/outbox.ts";
 import { authorizationNotFound } from "../errors.ts";
-import type { RevocationReason } from "../events.ts";
-import { authorizations, identities, identityEndings } from "../schema.ts";
+import { authorizations, identities, identityEndings, revocationReasons } from "../schema.ts";
 import type { Confirmed } from "./confirmed.ts";
-import { endAuthorization, hasNotEnded } from "./end-authorizations.ts";
+import { endAuthorization, hasNotEnded, state } from "./end-authorizations.ts";
 
 /** The most authorizations of a page. */
 const largestPage = 100;
@@ -21,11 +20,12 @@ const afterAll = "ffffffff-ffff-ffff-ffff-ffffffffffff";
 const clockSeconds = 60;
 
 interface PageRequest {
-  /** Leaves out those that have ended or expired. */
-  readonly activeOnly: boolean;
+  /** Leaves out those that have ended or expired; undefined: lists all. */
+  readonly active: boolean | undefined;
   /** The id of the last one of the page before; undefined: the first page. */
   readonly after: string | undefined;
-  readonly size: number;
+  /** Undefined: 20. */
+  readonly size: number | undefined;
 }
 
 export interface UserAuthorizations {
@@ -52,29 +52,15 @@ const ending = names(identityEndings, "e");
 
 const isActive = sql`(${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded})`;
 
-const reasons = [
-  "CLIENT",
-  "REUSE",
-  "IDENTITY_DELETED",
-  "PASSWORD_CHANGED",
-  "CLIENT_DISABLED",
-  "USER",
-  "OPERATOR",
-] as const satisfies readonly RevocationReason[];
-
 const fields = {
   id: authorization.id,
   clientId: authorization.clientId,
   grantType: authorization.grantType,
   scopes: computed(listOf(text), sql`to_json(${authorization.scopes})`),
-  state: computed(
-    oneOf(["ACTIVE", "REVOKED", "EXPIRED"]),
-    sql`case when not ${hasNotEnded} then 'REVOKED'
-      when ${authorization.expiresAt} <= clock_timestamp() then 'EXPIRED' else 'ACTIVE' end`,
-  ),
+  state,
   /** Null where it has not ended. Before it is marked as revoked, by what has ended it. */
   reason: computed(
-    nullable(oneOf(reasons)),
+    nullable(oneOf(revocationReasons)),
     sql`coalesce(${authorization.revocationReason}, (
         select ${ending.reason} from ${identityEndings} e where ${ending.identityId} = ${authorization.identityId}
           and ${ending.generation} > ${authorization.identityGeneration} order by ${ending.generation} limit 1
@@ -97,8 +83,8 @@ const enough = sql.raw(`limit ${largestPage + 1}`);
  * are: no other index has this order, and the bounds are where PostgreSQL begins and stops reading.
  */
 const selectPage = prepared(
-  ["identityId", "after", "activeOnly", "count"],
-  ({ identityId, after, activeOnly, count }) => {
+  ["identityId", "after", "active", "count"],
+  ({ identityId, after, active, count }) => {
     const newest = (condition: SQL) => sql`(
         select a.* from ${authorizations} a
         where ${authorization.identityId} >= ${identity.id}
@@ -106,8 +92,8 @@ const selectPage = prepared(
           and ${authorization.createdAt} > ${identity.createdAt} - ${clockSeconds}::int * interval '1 second'
           and ${condition}
         order by ${authorization.identityId} desc, ${authorization.id} desc ${enough})`;
-    const unmarked = sql`${authorization.revokedAt} is null and (not ${activeOnly}::boolean or ${isActive})`;
-    const marked = sql`${authorization.revokedAt} is not null and not ${activeOnly}::boolean`;
+    const unmarked = sql`${authorization.revokedAt} is null and (not ${active}::boolean or ${isActive})`;
+    const marked = sql`${authorization.revokedAt} is not null and not ${active}::boolean`;
     return sql`
     select ${listed} from ${identities} i cross join lateral (${newest(unmarked)} union all ${newest(marked)}) as a
     where ${identity.id} = ${identityId} order by ${authorization.id} desc limit ${count}::int`;
@@ -116,9 +102,9 @@ const selectPage = prepared(
 
 export function createUserAuthorizations(db: Database, confirmed: Confirmed): UserAuthorizations {
   return {
-    async list(identityId, { activeOnly, after = afterAll, size }) {
+    async list(identityId, { active = false, after = afterAll, size = 20 }) {
       const most = Math.min(size, largestPage);
-      const statement = selectPage({ identityId, after, activeOnly, count: most + 1 });
+      const statement = selectPage({ identityId, after, active, count: most + 1 });
       const found = await rows(db, listed, statement);
       return { content: found.slice(0, most), hasNext: found.length > most };
     },

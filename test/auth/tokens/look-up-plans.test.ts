@@ -26,7 +26,7 @@ const refresh = (reads: Reads) =>
   });
 /** The first page of a user's authorizations. */
 const list = (db: Database) =>
-  createUserAuthorizations(db, unconfirmed).list("heavy", { activeOnly: false, after: undefined, size: 20 });
+  createUserAuthorizations(db, unconfirmed).list("heavy", { active: false, after: undefined, size: 20 });
 const unconfirmed = {
   untilStandbysKnow: () => Promise.resolve(),
   confirmFound: <T>(act: () => Promise<T>) => act(),
