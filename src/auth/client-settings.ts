@@ -13,7 +13,7 @@ import {
 } from "../platform/settings/kinds.ts";
 import { verificationKeys } from "./key-settings.ts";
 
-/** The grants of users that a client with a secret can be permitted. */
+/** The grants of users that a client with a secret can be permitted, and that every client is told of. */
 export const grantTypes = ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"] as const;
 /** Those that a client with a secret can be permitted: one of them is for itself. */
 export const secretGrantTypes = [...grantTypes, "client_credentials"] as const;

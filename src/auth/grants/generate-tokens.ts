@@ -1,6 +1,6 @@
 import { invalidInput, ServiceError } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
-import { allGrantTypes, type GrantType, secretGrantTypes } from "../client-settings.ts";
+import { allGrantTypes, type GrantType, grantTypes } from "../client-settings.ts";
 import type { Caller } from "../clients/authenticate-client.ts";
 import { chooseScopes } from "../clients/choose-scopes.ts";
 import type { Client } from "../clients/client-repository.ts";
@@ -35,10 +35,10 @@ export type GenerateTokens = (
 export function createGenerateTokens({ grants, verifyProof, countOutcome }: Dependencies): GenerateTokens {
   return async (caller, body, context, proof) => {
     const { grant_type, ...parameters } = body;
-    const types: readonly GrantType[] = caller.kind === "public" ? allGrantTypes : secretGrantTypes;
-    const grantType = types.find((type) => type === grant_type);
+    const known: readonly string[] = [...grantTypes, ...("client" in caller ? caller.client.grantTypes : [])];
+    const grantType = allGrantTypes.find((type) => type === grant_type && known.includes(type));
     if (!grantType) {
-      const message = `grant_type must be one of ${types.join(", ")}.`;
+      const message = `grant_type must be one of ${grantTypes.join(", ")}, or another one that this client lists.`;
       throw new ServiceError(AuthErrorKinds.unsupportedGrantType, message);
     }
     const client = permittedClient(caller, grantType);

@@ -11,7 +11,12 @@ import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const grantTypes = ["client_credentials", "refresh_token"];
-const partnerClient = { clientId: "partner", clientSecret: "partner-secret", grantTypes, scopes: ["orders"] };
+const partnerClient = {
+  clientId: "partner",
+  clientSecret: "partner-secret",
+  grantTypes,
+  scopes: ["orders", "sessions"],
+};
 const partnerOf = (...organizations: string[]) => ({ ...partnerClient, clientSettings: { organizations } });
 const partner = basic("partner", "partner-secret");
 const env = withClients(partnerOf("42", "43", "7"));
@@ -48,7 +53,7 @@ describe.each(deployments)("client_credentials on $name", (deployment) => {
     expect(decodeJwt(own.access_token)).toMatchObject({
       sub: "partner",
       client_id: "partner",
-      scope: "orders",
+      scope: "orders sessions",
     });
     expect(decodeJwt(own.access_token)).not.toHaveProperty("org_id");
     expect(decodeJwt(ofOrganization.access_token)).toMatchObject({ sub: "partner", org_id: "42" });
@@ -62,10 +67,19 @@ describe.each(deployments)("client_credentials on $name", (deployment) => {
     expect(decodeJwt(user.access_token)).not.toHaveProperty("gty");
   });
 
+  test("its token is nobody's at the operations about oneself", async () => {
+    for (const { access_token } of [await pairFor(), await pairFor("42")]) {
+      const as = `Bearer ${access_token}`;
+      for (const operation of ["listOwnAuthorizations", "endAllOwnAuthorizations"])
+        expect(await fleet.next().call(operation, { as })).toMatchObject({ status: 403 });
+    }
+  });
+
   test("an organization that is not the client's, and a client without the grant, are refused", async () => {
-    const refused = { status: 400, body: { error: "unauthorized_client" } };
-    expect(await request(fleet.next(), "44")).toMatchObject(refused);
-    expect(await request(fleet.next(), "42", mobileApp)).toMatchObject(refused);
+    const refusedWith = (error: string) => ({ status: 400, body: { error } });
+    expect(await request(fleet.next(), "44")).toMatchObject(refusedWith("unauthorized_client"));
+    const without = await request(fleet.next(), "42", mobileApp);
+    expect(without).toMatchObject(refusedWith("unsupported_grant_type"));
   });
 
   test("a refresh keeps whom the client acts for, and a retry gets the same pair", async () => {
