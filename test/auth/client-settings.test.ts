@@ -53,7 +53,8 @@ describe("a member that is not right is reported under its path, without its val
   const id = "must be 1 to 128 visible ASCII characters";
   const secret = "must be printable ASCII characters, at most 256 and in production at least 16";
   const secrets = "must be a secret, or an array of one or two different ones";
-  const grant = "must be one of password, refresh_token, phone_otp, auth, phone_otp_token";
+  const grant =
+    "must be one of password, refresh_token, phone_otp, auth, phone_otp_token, client_credentials";
   const scope = 'must be 1 to 64 visible ASCII characters without " and \\';
   test.each([
     [{ clientId: undefined }, "[1].clientId is missing"],
@@ -95,7 +96,7 @@ describe("a member that is not right is reported under its path, without its val
     [{ grantTypes: undefined }, "[1].grantTypes is missing"],
     [{ grantTypes: "auth" }, "[1].grantTypes must be an array of grant types"],
     [{ grantTypes: ["hunter2", "auth"] }, `[1].grantTypes[0] ${grant}`],
-    [{ grantTypes: ["auth", "client_credentials"] }, `[1].grantTypes[1] ${grant}`],
+    [{ grantTypes: ["auth", "implicit"] }, `[1].grantTypes[1] ${grant}`],
     [{ grantTypes: ["auth", "auth"] }, "[1].grantTypes must not name the same twice"],
     [{ scopes: ["a b"] }, `[1].scopes[0] ${scope}`],
     [{ scopes: ['a"'] }, `[1].scopes[0] ${scope}`],
@@ -107,11 +108,22 @@ describe("a member that is not right is reported under its path, without its val
       { scopes: Array.from({ length: 64 }, (_, index) => `${index}`.padEnd(64, "x")) },
       "[1].scopes must not be longer than 2000 characters together",
     ],
-    [{ clientSettings: [] }, "[1].clientSettings must be an object with audiences and mayIntrospect"],
+    [
+      { clientSettings: [] },
+      "[1].clientSettings must be an object with audiences, mayIntrospect and organizations",
+    ],
     [{ clientSettings: { mayIntrospect: "true" } }, "[1].clientSettings.mayIntrospect must be true or false"],
     [
       { clientSettings: { audiences: [""] } },
       "[1].clientSettings.audiences[0] must be 1 to 128 visible ASCII characters",
+    ],
+    [
+      { clientSettings: { organizations: ["42", "é"] } },
+      "[1].clientSettings.organizations[1] must be 1 to 128 printable ASCII characters",
+    ],
+    [
+      { clientSettings: { organizations: Array.from({ length: 1_001 }, (_, index) => `${index}`) } },
+      "[1].clientSettings.organizations must be an array of at most 1000 ids of organizations",
     ],
     [{ clientSettings: { audience: "x" } }, "[1].clientSettings.audience is not known"],
     [
@@ -152,7 +164,7 @@ test("all that is wrong is reported together", () => {
     problems: [
       "[0] must be an object that registers a client",
       "[1].clientSecret is missing",
-      "[1].grantTypes[0] must be one of password, refresh_token, phone_otp, auth, phone_otp_token",
+      "[1].grantTypes[0] must be one of password, refresh_token, phone_otp, auth, phone_otp_token, client_credentials",
       "[1].extra is not known",
       "[1].further is not known",
     ],

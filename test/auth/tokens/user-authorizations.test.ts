@@ -269,6 +269,18 @@ describe.each(deployments)("the authorizations of a user: $name", (deployment) =
     });
   });
 
+  test("what is just within the limits is taken", async () => {
+    const { id } = await api.newIdentity();
+    const members = Object.fromEntries(Array.from({ length: 16 }, (_, n) => [n, ""]));
+    const room = 2_048 - JSON.stringify(members).length;
+    const [device_name, metadata] = ["📱".repeat(64), JSON.stringify({ ...members, 15: "a".repeat(room) })];
+    const { status } = await api.token({ grant_type: "auth", auth_id: id, device_name, metadata }, app);
+    expect(status).toBe(200);
+    expect((await list(id)).content).toMatchObject([
+      { deviceName: device_name, metadata: JSON.parse(metadata) },
+    ]);
+  });
+
   const unusable: [string, Record<string, string>][] = [
     ["a name of 65 characters", { device_name: "a".repeat(65) }],
     ["a name of two lines", { device_name: "a\nb" }],
