@@ -66,8 +66,8 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await sweepAuthorizations(watched, undefined, (marked) =>
       ended.push({ rows: marked, at: performance.now() }),
     );
-    // The first batch is that of the clients, of which none was disabled.
-    expect(ended.map((batch) => batch.rows)).toEqual([0, 1_000, 1_000, 500]);
+    // The first batch is that of the clients, of which none was disabled, the last one that of organizations.
+    expect(ended.map((batch) => batch.rows)).toEqual([0, 1_000, 1_000, 500, 0]);
     for (const full of [1, 2]) {
       const [from = 0, next = 0, end = 0] = [began[full], began[full + 1], ended[full]?.at];
       // A timer may fire early: its delay has no fraction, and its clock steps by milliseconds.

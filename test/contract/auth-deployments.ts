@@ -35,7 +35,7 @@ function sharedSettings(): Record<string, string> {
     RSA_PRIVATE_KEY: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
     RSA_PUBLIC_KEY: publicKey.export({ type: "spki", format: "pem" }).toString(),
     RSA_KEY_ID: "shared",
-    ...withClients(appClient("app")),
+    ...withClients(sessionsClient, appClient("app")),
     ...generousLimits,
   };
 }
@@ -52,7 +52,7 @@ async function breakDatabase(dataDir: string): Promise<void> {
 
 /** @param contract that the responses of all three are held against */
 export async function startDeployments(contract: Contract): Promise<Deployments> {
-  const env = { ...sharedSettings(), ...withClients(sessionsClient) };
+  const env = sharedSettings();
   await using cleanup = new AsyncDisposableStack();
   const brokenData = mkdtempSync(join(tmpdir(), "gatepost-broken-"));
   cleanup.defer(() => rmSync(brokenData, { recursive: true, force: true }));
