@@ -73,7 +73,7 @@ export function createCodes(dependencies: Dependencies): Codes {
 
   function send(phone: string, code: string): void {
     const text = settings.text.replaceAll("{code}", code);
-    messages.send({ id: `msg_${randomUUID()}`, phone, code, text, at: new Date() });
+    messages.send({ id: `msg_${randomUUID()}`, phone, code, text });
   }
 
   return {

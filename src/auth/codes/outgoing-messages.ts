@@ -1,7 +1,6 @@
 /** The messages that are on their way: sent after the responses of those who ask for them, a bounded number. */
 import { overloaded } from "../../platform/base/errors.ts";
 import { untraced } from "../../platform/base/tracing.ts";
-import { WorkQueue } from "../../platform/base/work-queue.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { SenderSettings } from "../codes-settings.ts";
 import type { CodeObserver } from "./code-observer.ts";
@@ -9,11 +8,9 @@ import { MessageRefused, type SendMessage, type TextMessage } from "./text-messa
 import { createTwilioClient } from "./twilio-client.ts";
 import { createWebhookClient } from "./webhook-client.ts";
 
-/** Messages that are being handed over at a time. */
-const concurrent = 32;
-/** Messages that are handed over or wait for it. What is beyond them is refused before it counts. */
-const most = 1_000;
-/** Milliseconds that handing over a message may take. */
+/** Messages that are being handed over at a time, and none waits. What is beyond them is refused before it counts. */
+const most = 128;
+/** Milliseconds that handing over a message may take, and so how long the end of the process waits for them. */
 const timeoutMs = 10_000;
 
 export interface OutgoingMessages {
@@ -47,7 +44,6 @@ export function senderOf(settings: SenderSettings, logger: Logger): SendMessage 
 }
 
 export function createOutgoingMessages({ sendMessage, observer, logger }: Dependencies): OutgoingMessages {
-  const queue = new WorkQueue(concurrent);
   const pending = new Set<Promise<void>>();
 
   async function handOver(message: TextMessage): Promise<void> {
@@ -69,10 +65,11 @@ export function createOutgoingMessages({ sendMessage, observer, logger }: Depend
       if (pending.size >= most) throw overloaded;
     },
     send(message) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      pending.add(promise);
-      void promise.finally(() => pending.delete(promise));
-      setImmediate(() => untraced(() => void queue.run(() => handOver(message)).then(resolve)));
+      const handedOver = new Promise<void>((resolve) => {
+        setImmediate(() => untraced(() => resolve(handOver(message))));
+      });
+      pending.add(handedOver);
+      void handedOver.finally(() => pending.delete(handedOver));
     },
     async drain() {
       while (pending.size > 0) await Promise.all(pending);

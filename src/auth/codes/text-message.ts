@@ -6,8 +6,6 @@ export interface TextMessage {
   readonly text: string;
   /** The code in the text, alone. */
   readonly code: string;
-  /** When the code was made. */
-  readonly at: Date;
 }
 
 /**

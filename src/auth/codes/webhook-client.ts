@@ -13,7 +13,8 @@ interface Settings {
 export function createWebhookClient({ url, secrets }: Settings): SendMessage {
   const keys = secrets.map((secret) => Buffer.from(secret.replace(/^whsec_/, ""), "base64"));
 
-  return async ({ id, phone, text, code, at }, signal) => {
+  return async ({ id, phone, text, code }, signal) => {
+    const at = new Date();
     const event: components["schemas"]["OneTimeCodeEvent"] = {
       type: "otp.message",
       timestamp: at.toISOString(),

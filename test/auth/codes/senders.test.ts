@@ -14,13 +14,10 @@ const account = { accountSid: `AC${"0".repeat(32)}`, from: "+12025550199" };
 const token = "a-token-of-twilio-s";
 
 const message = {
-  ...{
-    id: "msg_1",
-    phone: "+12025550100",
-    code: "482913",
-    text: "Your code is 482913.\n@example.com #482913",
-  },
-  at: new Date(),
+  id: "msg_1",
+  phone: "+12025550100",
+  code: "482913",
+  text: "Your code is 482913.\n@example.com #482913",
 };
 
 const senders = [
@@ -120,15 +117,15 @@ describe("messages that are on their way", () => {
       observer: { message: (outcome) => void outcomes.push(outcome) },
       logger: log.logger,
     });
-    for (let count = 0; count < 1_000; count += 1) messages.send(message);
+    for (let count = 0; count < 128; count += 1) messages.send(message);
     expect(releases.length).toBe(0);
     expect(() => messages.refuseIfFull()).toThrow("More requests arrive");
-    await waitFor(() => expect(releases.length).toBe(32));
+    await waitFor(() => expect(releases.length).toBe(128));
     let isDrained = false;
     const drained = messages.drain().then(() => {
       isDrained = true;
     });
-    while (outcomes.length < 1_000) {
+    while (outcomes.length < 128) {
       expect(isDrained).toBe(false);
       for (const release of releases.splice(0, 1)) release();
       await new Promise(setImmediate);
