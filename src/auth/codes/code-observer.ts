@@ -3,7 +3,7 @@ import type { Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
 import { AuthEvents, codesLimitName, recordCodesEvent } from "../events.ts";
-import type { AttemptCounters } from "../limits/attempt-counters.ts";
+import type { DatabaseCounters } from "../limits/database-counters.ts";
 import { prefixOf } from "./numbers.ts";
 
 /** The limits on sending, by the names that metrics have for them. */
@@ -40,7 +40,7 @@ export interface CodeObserver {
 
 interface Dependencies {
   readonly db: Database;
-  readonly counters: AttemptCounters;
+  readonly counters: Pick<DatabaseCounters, "countAll">;
   readonly metrics: Metrics;
   readonly logger: Logger;
 }
@@ -67,7 +67,7 @@ export function createCodeObserver({ db, counters, metrics, logger }: Dependenci
 
   async function recordFirst({ limit, subject, waitSeconds, phone, clientId }: LimitedCode): Promise<void> {
     const rule = { name: `code_${limit}_told`, failures: 1, windowSeconds: Math.ceil(waitSeconds) };
-    if (!(await counters.count({ rule, subject }))) return;
+    if (!(await counters.countAll([{ rule, subject }]))) return;
     const fields = {
       prefix: sql`${prefixOf(phone)}::text`,
       clientId: sql`${clientId}::text`,

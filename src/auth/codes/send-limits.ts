@@ -1,6 +1,7 @@
 /** The limits on sending codes, against pumped bills. Each code counts for all of them, whoever has the phone. */
 import type { CodesSettings } from "../codes-settings.ts";
-import type { AttemptCounters, Counter } from "../limits/attempt-counters.ts";
+import type { Counter } from "../limits/attempt-counters.ts";
+import type { DatabaseCounters } from "../limits/database-counters.ts";
 import type { CodeLimit, CodeObserver } from "./code-observer.ts";
 import { type CodeRefusal, type CodeRequest, limited } from "./code-request.ts";
 import { networkOf, prefixOf } from "./numbers.ts";
@@ -21,8 +22,7 @@ export interface SendLimits {
 
 interface Dependencies {
   readonly settings: Pick<CodesSettings, "limits" | "resendSeconds">;
-  /** Rows of the database, in any case. */
-  readonly counters: AttemptCounters;
+  readonly counters: Pick<DatabaseCounters, "full" | "countAll">;
   readonly observer: Pick<CodeObserver, "limited">;
 }
 
@@ -64,16 +64,8 @@ export function createSendLimits({ settings, counters, observer }: Dependencies)
 
     async count(request) {
       const wanted = countersOf(request);
-      const counted = [];
-      for (const counter of wanted) {
-        const attempt = await counters.count(counter);
-        if (!attempt) {
-          for (const one of counted) await one.withdraw();
-          return (await look(wanted, request)) ?? limited(1);
-        }
-        counted.push(attempt);
-      }
-      return undefined;
+      if (await counters.countAll(wanted)) return undefined;
+      return (await look(wanted, request)) ?? limited(1);
     },
   };
 }

@@ -22,8 +22,13 @@ interface Counted {
   readonly window: string;
 }
 
+export interface DatabaseCounters extends AttemptCounters {
+  /** Counts an attempt for each of the counters, in one commit, or for none if one is full. @returns whether it counts */
+  countAll(counters: readonly Counter[]): Promise<boolean>;
+}
+
 /** Attempts of one counter share statements within a process: a client's is one row for all who sign in with it. */
-export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCounters {
+export function createDatabaseCounters(db: Database, keyOf: KeyOf): DatabaseCounters {
   const look = batched({
     async load(keys: readonly string[]) {
       return new Map((await rows(db, looked, withKeys(keys))).map((row) => [row.key, row]));
@@ -65,6 +70,20 @@ export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCount
       const count = result.before + ordinal + 1;
       const attempt = { counter, window: result.window };
       return { count, withdraw: async () => void (await withdrawJoined(attempt)) };
+    },
+
+    async countAll(counters) {
+      const limits = new Map(counters.map((counter) => [keyOf(counter), counter.rule]));
+      return db
+        .transaction(async (tx) => {
+          const all = await rows(tx, countedKey, countEach(limits));
+          if (all.some((one) => one.count > (limits.get(one.key)?.failures ?? 0))) throw new LimitReached();
+          return true;
+        })
+        .catch((error: unknown) => {
+          if (error instanceof LimitReached) return false;
+          throw error;
+        });
     },
 
     async clear(counters) {
@@ -109,6 +128,27 @@ function countUnlessFull(ownKey: string, { failures, windowSeconds }: AttemptRul
       ${expire} = case when ${isOpen} then ${known.expire} else excluded.${expire} end
     where (${isFull}) is not true
     returning ${counted}`;
+}
+
+/** Undoes the transaction. */
+class LimitReached extends Error {}
+
+const countedKey = selection({ key: known.key, count: computed(integer, sql`${known.points}`) });
+
+/** Counts an attempt for each key, full or not. In the order of the keys, so that no two wait for each other. */
+function countEach(limits: ReadonlyMap<string, AttemptRule>): SQL {
+  const keys = arrayLiteral([...limits.keys()]);
+  const seconds = arrayLiteral([...limits.values()].map(({ windowSeconds }) => String(windowSeconds)));
+  const isOpen = sql`(${known.expire} > now()
+    and ${known.expire} <= excluded.${expire} + ${windowSlackSeconds}::int * interval '1 second')`;
+  return sql`
+    insert into ${attempts} as known (${key}, ${points}, ${expire})
+    select wanted.counter, 1, now() + wanted.seconds * interval '1 second'
+    from unnest(${keys}::text[], ${seconds}::int[]) as wanted (counter, seconds) order by wanted.counter
+    on conflict (${key}) do update
+    set ${points} = 1 + case when ${isOpen} then ${known.points} else 0 end,
+      ${expire} = case when ${isOpen} then ${known.expire} else excluded.${expire} end
+    returning ${countedKey}`;
 }
 
 /** A call and those that have the same key, which share one piece of work. */

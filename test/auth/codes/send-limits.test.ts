@@ -1,6 +1,8 @@
 /** The limits on sending: who pumps numbers gets no more than they allow, and hears the same whoever has the phone. */
+import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import type { CodeRequest } from "../../../src/auth/codes/code-request.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { codesOn, phoneOf } from "./codes-lab.ts";
 
@@ -31,6 +33,9 @@ describe.each(backends)("limits on sending on %s", (backend) => {
       passed += (await Promise.all(requests)).filter((refusal) => refusal === undefined).length;
     }
     expect(passed).toBe(60);
+    // What was refused as the limit was reached meanwhile counts for nothing else either.
+    const counted = sql`select sum(points)::int as points from auth.attempts where key like any ('{code_client:%,code_phone:%}')`;
+    expect(await rows(lab.db(), counted)).toEqual([{ points: 120 }]);
     // One event for the window, and nothing for each of the refusals.
     expect(await limitsReached()).toEqual(["PREFIX"]);
     expect(await lab.counted("gatepost_codes_refused_total", { reason: "prefix" })).toBeGreaterThan(
