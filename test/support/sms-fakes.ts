@@ -9,7 +9,7 @@ export interface TakenMessage {
   readonly text: string;
 }
 
-/** How a fake behaves: as it should, by refusing every message, or by saying nothing. */
+/** How a fake behaves: as it should, by refusing every message, or by saying nothing until it behaves otherwise. */
 type Behaviour = "takes" | "refuses" | "redirects" | "hangs";
 
 interface Received extends IncomingMessage {
@@ -36,10 +36,11 @@ async function startFake(
   const taken: TakenMessage[] = [];
   let requests = 0;
   let behaviour: Behaviour = "takes";
+  const held: (() => void)[] = [];
   const server = createServer(async (incoming, response) => {
     requests += 1;
     const message = accept(Object.assign(incoming, { content: await text(incoming) }));
-    if (behaviour === "hangs") return;
+    if (behaviour === "hangs") await new Promise<void>((release) => void held.push(release));
     if (behaviour === "redirects") response.writeHead(307, { location: `${origin}/elsewhere` }).end();
     else if (!message) respond(response, "denied");
     else if (behaviour === "refuses") respond(response, "refused");
@@ -55,6 +56,7 @@ async function startFake(
     requests: () => requests,
     behaves(next) {
       behaviour = next;
+      for (const release of held.splice(0)) release();
     },
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();
@@ -63,9 +65,14 @@ async function startFake(
   };
 }
 
+/** The signature of Standard Webhooks. @param secret whsec_ and base64 */
+export function standardSignature(secret: string, id: string, timestamp: string, content: string): Buffer {
+  const key = Buffer.from(secret.slice("whsec_".length), "base64");
+  return createHmac("sha256", key).update(`${id}.${timestamp}.${content}`).digest();
+}
+
 /** @param secret whsec_ and base64 */
 export function startWebhookFake(secret: string): Promise<SmsFake> {
-  const key = Buffer.from(secret.slice("whsec_".length), "base64");
   return startFake(
     ({ method, headers, content }) => {
       const {
@@ -73,7 +80,7 @@ export function startWebhookFake(secret: string): Promise<SmsFake> {
         "webhook-timestamp": timestamp,
         "webhook-signature": signatures = "",
       } = headers;
-      const own = createHmac("sha256", key).update(`${id}.${timestamp}.${content}`).digest();
+      const own = standardSignature(secret, String(id), String(timestamp), content);
       const isSigned = String(signatures)
         .split(" ")
         .map((signature) => Buffer.from(signature.replace(/^v1,/, ""), "base64"))

@@ -10,13 +10,15 @@ import { createWebhookClient } from "./webhook-client.ts";
 
 /** Messages that are being handed over at a time, and none waits. What is beyond them is refused before it counts. */
 const most = 128;
+/** Milliseconds after which it begins: the response is out by then, and takes no longer where there is a message. */
+const delayMs = 100;
 /** Milliseconds that handing over a message may take, and so how long the end of the process waits for them. */
 const timeoutMs = 10_000;
 
 export interface OutgoingMessages {
   /** @throws overloaded if a message would not be taken now */
   refuseIfFull(): void;
-  /** Hands the message over once the current work of the process, such as a response, is done. Never throws. */
+  /** Hands the message over a moment later, when the response of who asked for it is out. Never throws. */
   send(message: TextMessage): void;
   /** Resolves when every message was handed over or given up. */
   drain(): Promise<void>;
@@ -66,7 +68,7 @@ export function createOutgoingMessages({ sendMessage, observer, logger }: Depend
     },
     send(message) {
       const handedOver = new Promise<void>((resolve) => {
-        setImmediate(() => untraced(() => resolve(handOver(message))));
+        setTimeout(() => untraced(() => resolve(handOver(message))), delayMs);
       });
       pending.add(handedOver);
       void handedOver.finally(() => pending.delete(handedOver));

@@ -50,7 +50,6 @@ describe.each(backends)("a breaker on %s", (backend) => {
       ["breaker_opened", { prefix: pumped }],
       ["breaker_closed", { prefix: pumped }],
     ]);
-    expect(await lab.counted("gatepost_codes_breakers_total", { change: "opened" })).toBe(1);
-    expect(await lab.counted("gatepost_codes_breakers_total", { change: "closed" })).toBe(1);
+    expect(await lab.counted("gatepost_codes_refused_total", { reason: "breaker" })).toBe(3);
   });
 });

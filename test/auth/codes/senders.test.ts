@@ -5,7 +5,12 @@ import { MessageRefused, type SendMessage } from "../../../src/auth/codes/text-m
 import { createTwilioClient } from "../../../src/auth/codes/twilio-client.ts";
 import { createWebhookClient } from "../../../src/auth/codes/webhook-client.ts";
 import { captureLog } from "../../support/captured-log.ts";
-import { type SmsFake, startTwilioFake, startWebhookFake } from "../../support/sms-fakes.ts";
+import {
+  type SmsFake,
+  standardSignature,
+  startTwilioFake,
+  startWebhookFake,
+} from "../../support/sms-fakes.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -94,6 +99,13 @@ describe.each(senders)("$name", ({ start, client, alsoRight, wrong, refusal }) =
   test("that cannot be reached is no refusal", async () => {
     expect(await failure(client("http://127.0.0.1:1"))).not.toBeInstanceOf(MessageRefused);
   });
+});
+
+test("the fake of the webhook verifies as the libraries of Standard Webhooks do", () => {
+  // The example that all of them are tested with.
+  const [secret, id] = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"];
+  const signature = standardSignature(secret, id, "1614265330", '{"test": 2432232314}');
+  expect(signature.toString("base64")).toBe("g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
 });
 
 test("in development the log has the message, with the phone masked", async () => {
