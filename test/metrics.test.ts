@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { file_auth_v1_introspection } from "../gen/proto/auth/v1/introspection_pb.ts";
 import { file_push_v1_delivery } from "../gen/proto/push/v1/delivery_pb.ts";
 import manifest from "../package.json" with { type: "json" };
-import { grantTypes } from "../src/auth/client-settings.ts";
+import { allGrantTypes } from "../src/auth/client-settings.ts";
 import { contractTexts, loadContract } from "../src/platform/openapi/document.ts";
 import { authApi } from "./support/auth-api.ts";
 import { openDatabaseGate } from "./support/database-gate.ts";
@@ -70,7 +70,7 @@ describe.each(backends)("the first scrape on %s", (backend) => {
 
   const both = ["auth", "push"];
   test.each([
-    ["gatepost_token_requests_total", { grant_type: grantTypes, outcome: ["issued", "refused"] }],
+    ["gatepost_token_requests_total", { grant_type: allGrantTypes, outcome: ["issued", "refused"] }],
     ["gatepost_guesses_failed_total", { kind: ["password", "code"], locked: ["true", "false"] }],
     ["gatepost_guesses_refused_total", { rule: ["password", "code", "client"] }],
     ["gatepost_push_notifications_total", { audience: ["offsets", "users", "filters", "everybody", "test"] }],
