@@ -106,7 +106,7 @@ describe("SQL in src/", () => {
 describe("a column that is renamed in its schema", () => {
   /** Keys that no other thing in src/ is called by in SQL. */
   const renamed = [
-    { schema: "src/auth/schema.ts", table: "authorizations", key: "identityGeneration" },
+    { schema: "src/auth/schema.ts", table: "authorizations", key: "clientGeneration" },
     { schema: "src/push/schema.ts", table: "historyBlocks", key: "recipientBits" },
     { schema: "src/push/schema.ts", table: "deliveryChunks", key: "deviceIds" },
     { schema: "src/push/schema.ts", table: "notifications", key: "plannedAt" },

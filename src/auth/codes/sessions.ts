@@ -99,6 +99,10 @@ function macOf(authSession: string, code: string): Buffer {
   return createHmac("sha256", authSession).update(code).digest();
 }
 
+/** As {@link macOf}; that of no code where none is sent. */
+const storedMac = (isSent: boolean, authSession: string, code: string) =>
+  isSent ? macOf(authSession, code) : randomBytes(32);
+
 const seconds = (count: number): SQL => sql`${count}::int * interval '1 second'`;
 
 const isValid = ({ authSession, clientId, keyThumbprint }: PresentedSession): SQL => sql`
@@ -116,41 +120,23 @@ export function createSessions(
       else ${expiresAt} end`;
 
   return {
-    async insert({ phone, identity, ...challenge }, code) {
+    async insert({ phone, clientId, scopes, codeChallenge, keyThumbprint, identity, isSent }, code) {
       const authSession = randomBytes(32).toString("base64url");
-      const { isSent } = challenge;
       const id = randomUUID();
-      const scopes = challenge.scopes ? arrayLiteral(challenge.scopes) : null;
       const expiresAt = sql`now() + ${seconds(sessionSeconds)}`;
-      const row: readonly (readonly [SQL, SQL])[] = [
-        [session.sessionHash, sql`${sessionHashOf(authSession)}`],
-        [session.phone, sql`${phone}`],
-        [session.clientId, sql`${challenge.clientId}`],
-        [session.scopes, sql`${scopes}::text[]`],
-        [session.codeChallenge, sql`${challenge.codeChallenge}`],
-        [session.keyThumbprint, sql`${challenge.keyThumbprint}`],
-        [session.identityId, sql`${identity?.id ?? null}`],
-        [session.identityGeneration, sql`${identity?.generation ?? 0}::bigint`],
-        [session.isSent, sql`${isSent}`],
-        [session.otpMac, sql`${isSent ? macOf(authSession, code) : randomBytes(32)}`],
-        [session.otpExpiresAt, sql`now() + ${seconds(codeSeconds)}`],
-        [session.sentCodeId, sql`${id}::uuid`],
-        [session.resendAt, resendAt(sql`1`, expiresAt)],
-        [session.codesMade, sql`1`],
-        [session.createdAt, sql`now()`],
-        [session.expiresAt, expiresAt],
-      ];
-      const columns = sql.join(
-        row.map(([column]) => column),
-        sql`, `,
-      );
-      const values = sql.join(
-        row.map(([, value]) => value),
-        sql`, `,
-      );
       const statement = sql`
         with made as (${insertSent(id, phone)})
-        insert into ${challengeSessions} (${columns}) values (${values}) returning ${begun}`;
+        insert into ${challengeSessions} (
+          ${session.sessionHash}, ${session.phone}, ${session.clientId}, ${session.scopes},
+          ${session.codeChallenge}, ${session.keyThumbprint}, ${session.identityId}, ${session.identityGeneration},
+          ${session.isSent}, ${session.otpMac}, ${session.otpExpiresAt}, ${session.sentCodeId},
+          ${session.resendAt}, ${session.codesMade}, ${session.createdAt}, ${session.expiresAt})
+        values (
+          ${sessionHashOf(authSession)}, ${phone}, ${clientId}, ${scopes ? arrayLiteral(scopes) : null}::text[],
+          ${codeChallenge}, ${keyThumbprint}, ${identity?.id ?? null}, ${identity?.generation ?? 0}::bigint,
+          ${isSent}, ${storedMac(isSent, authSession, code)}, now() + ${seconds(codeSeconds)}, ${id}::uuid,
+          ${resendAt(sql`1`, expiresAt)}, 1, now(), ${expiresAt})
+        returning ${begun}`;
       return { authSession, ...(await onlyRow(db, begun, statement)) };
     },
 
@@ -166,7 +152,7 @@ export function createSessions(
       const codesMade = sql`${session.codesMade} + 1`;
       const renewed = sql`
         update ${challengeSessions}
-        set ${session.otpMac} = ${isSent ? macOf(authSession, code) : randomBytes(32)},
+        set ${session.otpMac} = ${storedMac(isSent, authSession, code)},
           ${session.otpExpiresAt} = now() + ${seconds(codeSeconds)}, ${session.sentCodeId} = ${id}::uuid,
           ${session.codesMade} = ${codesMade}, ${session.resendAt} = ${resendAt(codesMade, sql`${session.expiresAt}`)}
         where ${isValid(presented)} and ${session.resendAt} <= now()
