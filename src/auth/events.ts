@@ -14,11 +14,10 @@ import {
   CodesBreakerClosedSchema,
   CodesBreakerOpenedSchema,
   CodesLimitReachedSchema,
-  CodesLimitSchema,
   IdentityCreatedSchema,
   IdentityDeletedSchema,
   IdentityUpdatedSchema,
-  CodesLimit as LimitValues,
+  type CodesLimit as LimitValues,
   RevocationReason as ReasonValues,
   RevocationReasonSchema,
   TokenRevokedSchema,
@@ -81,22 +80,12 @@ export function recordCodesEvent<Message extends DescMessage>(
   return insertEvents(outbox, { kind, subject: fields.prefix, fields, at, ...(from && { from }) });
 }
 
-const codesLimits = {
-  session: LimitValues.SESSION,
-  phone_interval: LimitValues.PHONE_INTERVAL,
-  phone_network: LimitValues.PHONE_NETWORK,
-  phone: LimitValues.PHONE,
-  address: LimitValues.ADDRESS,
-  network: LimitValues.NETWORK,
-  prefix: LimitValues.PREFIX,
-  client: LimitValues.CLIENT,
-} as const;
+/** A limit on codes, as metrics name it. */
+export type CodesLimit = Lowercase<Exclude<keyof typeof LimitValues, "UNSPECIFIED">>;
 
 /** The name of a limit on codes in the JSON format of the message. */
-export function codesLimitName(limit: keyof typeof codesLimits): string {
-  const value = CodesLimitSchema.value[codesLimits[limit]];
-  if (!value) throw new Error(`events.proto has no limit ${limit}`);
-  return value.name;
+export function codesLimitName(limit: CodesLimit): string {
+  return `CODES_LIMIT_${limit.toUpperCase()}`;
 }
 
 /** Why an authorization ended. */

@@ -2,10 +2,10 @@
  * The breaker of each prefix of numbers: where hardly anybody uses the codes, somebody is paid for messages to numbers
  * that nobody reads.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { integer, names, nullable, number } from "../../platform/database/sql/readers.ts";
-import { computed, onlyRow, rowCount, selection } from "../../platform/database/sql/statements.ts";
+import { computed, onlyRow, selection } from "../../platform/database/sql/statements.ts";
 import { openBreakers, sentCodes } from "../codes-schema.ts";
 import { AuthEvents, recordCodesEvent } from "../events.ts";
 import type { CodeObserver } from "./code-observer.ts";
@@ -34,7 +34,7 @@ const state = selection({
 
 interface Dependencies {
   readonly db: Database;
-  readonly observer: Pick<CodeObserver, "breaker" | "refused">;
+  readonly observer: Pick<CodeObserver, "refused">;
   /** From 0 to 1. */
   readonly random: () => number;
 }
@@ -43,11 +43,6 @@ interface Dependencies {
 export type BreakerRefusal = (prefix: string) => Promise<CodeRefusal | undefined>;
 
 export function createBreakers({ db, observer, random }: Dependencies): BreakerRefusal {
-  /** @param changing the statement, which returns a row unless another process has done the same before */
-  async function change(to: "opened" | "closed", changing: SQL): Promise<void> {
-    if ((await rowCount(db, changing)) > 0) observer.breaker(to);
-  }
-
   function refuse(seconds: number): CodeRefusal {
     observer.refused("breaker");
     return limited(seconds);
@@ -56,11 +51,11 @@ export function createBreakers({ db, observer, random }: Dependencies): BreakerR
   return async (prefix) => {
     const { decided, used, openSeconds } = await onlyRow(db, state, stateOf(prefix));
     if (decided < looked || used >= leastUsed) {
-      if (openSeconds !== null) await change("closed", closing(prefix));
+      if (openSeconds !== null) await db.execute(closing(prefix));
       return undefined;
     }
     if (openSeconds === null) {
-      await change("opened", opening(prefix));
+      await db.execute(opening(prefix));
       return refuse(shutSeconds);
     }
     if (openSeconds < shutSeconds) return refuse(shutSeconds - openSeconds);
@@ -82,6 +77,7 @@ const stateOf = (prefix: string) => sql`
 
 const about = { prefix: breaker.prefix };
 
+// Nothing is written, and no event, where another process has done the same before.
 const opening = (prefix: string) => sql`
   with opened as (
     insert into ${openBreakers} (${breaker.prefix}, ${breaker.openedAt}) values (${prefix}, now())

@@ -2,23 +2,21 @@ import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
-import { AuthEvents, codesLimitName, recordCodesEvent } from "../events.ts";
+import { AuthEvents, type CodesLimit, codesLimitName, recordCodesEvent } from "../events.ts";
 import type { DatabaseCounters } from "../limits/database-counters.ts";
 import { prefixOf } from "./numbers.ts";
 
-/** The limits on sending, by the names that metrics have for them. */
-const codeLimits = [
-  ...["session", "phone_interval", "phone_network", "phone"],
-  ...["address", "network", "prefix", "client"],
-] as const;
-export type CodeLimit = (typeof codeLimits)[number];
+const codeLimits: readonly CodesLimit[] = [
+  ...(["session", "phone_interval", "phone_network", "phone"] as const),
+  ...(["address", "network", "prefix", "client"] as const),
+];
 
 const outcomes = ["sent", "refused", "unknown"] as const;
 const checks = ["right", "wrong", "invalid"] as const;
 
 /** A code that a limit has refused. */
 interface LimitedCode {
-  readonly limit: CodeLimit;
+  readonly limit: CodesLimit;
   /** Whose limit it is, such as the address; never written down as it is. */
   readonly subject: string;
   /** Seconds until it is asked for with success. */
@@ -27,13 +25,12 @@ interface LimitedCode {
   readonly clientId: string;
 }
 
-/** Counts what becomes of codes, and writes the events of limits and breakers. */
+/** Counts what becomes of codes, and writes the events of limits. */
 export interface CodeObserver {
   /** By the kind of number, or by a breaker that is open. */
   refused(reason: "number" | "breaker"): void;
   /** Writes an event too, of the first refusal of the window alone: nobody can fill the outbox with refusals. */
   limited(code: LimitedCode): Promise<void>;
-  breaker(change: "opened" | "closed"): void;
   message(outcome: (typeof outcomes)[number]): void;
   checked(result: (typeof checks)[number]): void;
 }
@@ -50,11 +47,6 @@ export function createCodeObserver({ db, counters, metrics, logger }: Dependenci
     "gatepost_codes_refused_total",
     "One-time codes that were asked for and not sent: by a limit, a breaker, or as the number gets none.",
     { reason: ["number", "breaker", ...codeLimits] },
-  );
-  const breakers = metrics.counter(
-    "gatepost_codes_breakers_total",
-    "Breakers of number prefixes that opened, as hardly anybody used the codes, and that closed again.",
-    { change: ["opened", "closed"] },
   );
   const messages = metrics.counter(
     "gatepost_codes_messages_total",
@@ -84,7 +76,6 @@ export function createCodeObserver({ db, counters, metrics, logger }: Dependenci
         logger.warn({ err }, "The event of a limit could not be written"),
       );
     },
-    breaker: (change) => breakers.inc({ change }),
     message: (outcome) => messages.inc({ outcome }),
     checked: (result) => tries.inc({ result }),
   };

@@ -1,8 +1,9 @@
 /** The limits on sending codes, against pumped bills. Each code counts for all of them, whoever has the phone. */
 import type { CodesSettings } from "../codes-settings.ts";
+import type { CodesLimit } from "../events.ts";
 import type { Counter } from "../limits/attempt-counters.ts";
 import type { DatabaseCounters } from "../limits/database-counters.ts";
-import type { CodeLimit, CodeObserver } from "./code-observer.ts";
+import type { CodeObserver } from "./code-observer.ts";
 import { type CodeRefusal, type CodeRequest, limited } from "./code-request.ts";
 import { networkOf, prefixOf } from "./numbers.ts";
 
@@ -10,7 +11,7 @@ const hourSeconds = 3_600;
 const daySeconds = 86_400;
 
 interface LimitCounter extends Counter {
-  readonly limit: CodeLimit;
+  readonly limit: CodesLimit;
 }
 
 export interface SendLimits {
@@ -32,7 +33,7 @@ export function createSendLimits({ settings, counters, observer }: Dependencies)
   /** What a code counts for, the narrowest first. */
   function countersOf({ phone, clientId, address = "unknown" }: CodeRequest): readonly LimitCounter[] {
     const network = networkOf(address);
-    const counter = (limit: CodeLimit, failures: number, windowSeconds: number, subject: string) => {
+    const counter = (limit: CodesLimit, failures: number, windowSeconds: number, subject: string) => {
       return { limit, rule: { name: `code_${limit}`, failures, windowSeconds }, subject };
     };
     return [
