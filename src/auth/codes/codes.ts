@@ -107,11 +107,9 @@ export function createCodes(dependencies: Dependencies): Codes {
 
     async check(presented, otp) {
       const checked = await sessions.check(presented, otp);
-      const result =
-        !checked || (!checked.isRight && checked.isLast) ? "invalid" : checked.isRight ? "right" : "wrong";
-      observer.checked(result);
-      if (!checked || result === "invalid") return invalid;
-      return result === "right"
+      observer.checked(!checked ? "invalid" : checked.isRight ? "right" : "wrong");
+      if (!checked) return invalid;
+      return checked.isRight
         ? { kind: "right", sessionHash: sessionHashOf(presented.authSession) }
         : { kind: "wrong", session: checked.session };
     },

@@ -48,15 +48,13 @@ export interface SessionState {
 }
 
 /** A session that is valid, before a further code is made. */
-interface FoundSession extends SessionState {
+interface FoundSession extends Pick<SessionState, "resendAfterSeconds"> {
   readonly phone: string;
   readonly isSent: boolean;
 }
 
 interface CheckedCode {
   readonly isRight: boolean;
-  /** Whether it was the last code that the session takes. */
-  readonly isLast: boolean;
   readonly session: SessionState;
 }
 
@@ -66,7 +64,7 @@ export interface Sessions {
   find(presented: PresentedSession): Promise<FoundSession | undefined>;
   /** Replaces the code. @returns undefined if it is too early, or the session is not valid any more */
   renew(presented: PresentedSession, found: FoundSession, code: string): Promise<SessionState | undefined>;
-  /** Compares a code, and counts it if it is wrong. @returns undefined if the session is not valid */
+  /** Compares a code, and counts it if it is wrong. @returns undefined if the session is not valid, or not any more */
   check(presented: PresentedSession, code: string): Promise<CheckedCode | undefined>;
 }
 
@@ -82,7 +80,8 @@ const state = {
   resendAfterSeconds: secondsUntil(session.resendAt),
 };
 const begun = selection(state);
-const found = selection({ ...state, phone: session.phone, isSent: session.isSent });
+const { resendAfterSeconds } = state;
+const found = selection({ resendAfterSeconds, phone: session.phone, isSent: session.isSent });
 const checked = selection({
   ...state,
   isRight: computed(boolean, sql`is_right`),
@@ -142,8 +141,7 @@ export function createSessions(
 
     async find(presented) {
       const statement = sql`select ${found} from ${challengeSessions} where ${isValid(presented)}`;
-      const [row] = await rows(db, found, statement);
-      return row && { authSession: presented.authSession, ...row };
+      return (await rows(db, found, statement))[0];
     },
 
     async renew(presented, { phone, isSent }, code) {
@@ -177,9 +175,9 @@ export function createSessions(
       const statement = sql`
         with tried as (${tried}), used as (${used}) select ${checked} from tried`;
       const [row] = await rows(db, checked, statement);
-      if (!row) return undefined;
-      const { isRight: right, isLast, ...rest } = row;
-      return { isRight: right, isLast, session: { authSession, ...rest } };
+      if (!row || (row.isLast && !row.isRight)) return undefined;
+      const { isRight: right, isLast: _, ...rest } = row;
+      return { isRight: right, session: { authSession, ...rest } };
     },
   };
 }
