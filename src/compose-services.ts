@@ -1,5 +1,6 @@
 /** Creates the services that the settings name, and connects them. A service is loaded only if it runs. */
 import type { AuthSettings } from "./auth/settings.ts";
+import type { OtpVerifier } from "./development/otp-verifier/service.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
 import { createCallerAddress } from "./platform/door/caller-address.ts";
@@ -72,6 +73,7 @@ export async function composeServices(
     import("./push/service.ts").then(({ createPushService }) =>
       createPushService({ ...common, settings: push, eventLog: eventLogOf(push) }),
     );
+  const makingVerifier = auth?.otp.builtIn ? builtInVerifier(server, auth, surroundings) : undefined;
   const [authService, pushService, verifier] = await Promise.all([
     auth &&
       import("./auth/service.ts").then(({ createAuthService }) =>
@@ -82,10 +84,12 @@ export async function composeServices(
           subscribers,
           eventLog: eventLogOf(auth),
           callerAddress,
+          showMessage: async ({ phone, code, at }) =>
+            (await makingVerifier)?.show({ phone, code, sentAt: at }),
         }),
       ),
     makingPush,
-    auth?.otp.builtIn ? builtInVerifier(server, auth, surroundings) : undefined,
+    makingVerifier,
   ]);
   const services: RunnableService[] = [];
   // The auth service stops first, so that the push service receives all of its events.
@@ -110,7 +114,7 @@ async function builtInVerifier(
   server: ServerSettings,
   { otp }: AuthSettings,
   { logger, metrics, clock }: Omit<ProcessDependencies, "eventLog">,
-): Promise<ServedApi> {
+): Promise<OtpVerifier> {
   const [{ createOtpVerifier }, { developmentSecrets }] = await Promise.all([
     import("./development/otp-verifier/service.ts"),
     import("./development/secrets.ts"),

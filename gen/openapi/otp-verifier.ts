@@ -72,7 +72,8 @@ export interface paths {
         };
         /**
          * Read the messages that would have been sent (development only)
-         * @description The built-in verifier sends no text messages; it shows them here and in the server's output.
+         * @description The built-in verifier sends no text messages; it shows them here and in the server's output, and with them those
+         *     that the auth service would have sent to users of apps.
          */
         get: operations["listMessages"];
         put?: never;

@@ -22,6 +22,7 @@ import type { RpcService } from "../platform/rpc/service.ts";
 import { createAuthenticator, VerifiedSecrets } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
+import type { ShowMessage } from "./codes/text-message.ts";
 import { AuthEvents, authEventStream } from "./events.ts";
 import { authHttp } from "./http.ts";
 import { confirmedIdentities } from "./identities/confirmed-identities.ts";
@@ -96,6 +97,8 @@ interface Dependencies {
   readonly clock?: Clock;
   /** Unless given, a caller's address is that of its connection. */
   readonly callerAddress?: CallerAddress;
+  /** Gets each message that the log has in the place of a phone, which only development mode has. */
+  readonly showMessage?: ShowMessage | undefined;
   /** Subscribers of the service's events, which get each event before it is logged; none unless given. */
   readonly subscribers?: readonly Subscriber[];
 }
@@ -145,7 +148,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     guessing,
     authenticator,
   };
-  const { codes, rotations, ...tokens } = createTokenOperations({ settings, metrics, logger, ...shared });
+  const { codes, rotations, ...tokens } = createTokenOperations({ ...dependencies, ...shared });
   const metadata = serverMetadata(issuer, settings.clients, settings.firstPartyApps !== undefined);
   const own = { identities, authorizations: createUserAuthorizations(db, confirmed), guessing };
   const { callerAddress } = dependencies;

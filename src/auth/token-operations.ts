@@ -11,6 +11,7 @@ import { createFindPhoneHolder } from "./challenge/phone-holder.ts";
 import { allGrantTypes } from "./client-settings.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { createBuiltInVerifier } from "./codes/built-in-verifier.ts";
+import type { ShowMessage } from "./codes/text-message.ts";
 import { createGenerateTokens, tokenOutcomes } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
@@ -44,6 +45,7 @@ interface Dependencies {
   readonly identities: Identities;
   readonly guessing: Guessing;
   readonly authenticator: Authenticator;
+  readonly showMessage?: ShowMessage | undefined;
 }
 
 /** @returns the operations; `rotations` and `codes` are to be stopped with the service */
@@ -61,7 +63,7 @@ export function createTokenOperations(dependencies: Dependencies) {
   const authorizationCodes = createAuthorizationCodes(db, clock);
   const findPhoneHolder = createFindPhoneHolder(reads);
   const codes =
-    settings.codes && createBuiltInVerifier({ settings: settings.codes, db, issuer, metrics, logger });
+    settings.codes && createBuiltInVerifier({ ...dependencies, settings: settings.codes, issuer });
   const outcomes = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
     grant_type: allGrantTypes,
     outcome: tokenOutcomes,

@@ -10,7 +10,7 @@ import { type Codes, createCodes } from "./codes.ts";
 import { createOutgoingMessages, senderOf } from "./outgoing-messages.ts";
 import { createSendLimits } from "./send-limits.ts";
 import { createSessions } from "./sessions.ts";
-import type { SendMessage } from "./text-message.ts";
+import type { SendMessage, ShowMessage } from "./text-message.ts";
 
 interface Dependencies {
   readonly settings: CodesSettings;
@@ -19,6 +19,7 @@ interface Dependencies {
   readonly issuer: string;
   readonly metrics: Metrics;
   readonly logger: Logger;
+  readonly showMessage?: ShowMessage | undefined;
   /** What the settings name unless given. */
   readonly sendMessage?: SendMessage;
   /** From 0 to 1. */
@@ -27,8 +28,8 @@ interface Dependencies {
 
 /** The built-in OTP verifier. It counts in the database, even where there is a cache: that may forget. */
 export function createBuiltInVerifier(dependencies: Dependencies): Codes {
-  const { settings, db, issuer, metrics, logger, random = Math.random } = dependencies;
-  const { sendMessage = senderOf(settings.sender, logger) } = dependencies;
+  const { settings, db, issuer, metrics, logger, showMessage, random = Math.random } = dependencies;
+  const { sendMessage = senderOf(settings.sender, logger, showMessage) } = dependencies;
   const counters = createDatabaseCounters(db, createKeyOf(issuer));
   const observer = createCodeObserver({ db, counters, metrics, logger });
   return createCodes({

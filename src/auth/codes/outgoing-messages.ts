@@ -4,7 +4,7 @@ import { untraced } from "../../platform/base/tracing.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { SenderSettings } from "../codes-settings.ts";
 import type { CodeObserver } from "./code-observer.ts";
-import { MessageRefused, type SendMessage, type TextMessage } from "./text-message.ts";
+import { MessageRefused, type SendMessage, type ShowMessage, type TextMessage } from "./text-message.ts";
 import { createTwilioClient } from "./twilio-client.ts";
 import { createWebhookClient } from "./webhook-client.ts";
 
@@ -31,16 +31,18 @@ interface Dependencies {
 }
 
 /** What the settings name. */
-export function senderOf(settings: SenderSettings, logger: Logger): SendMessage {
+export function senderOf(settings: SenderSettings, logger: Logger, show?: ShowMessage): SendMessage {
   switch (settings.kind) {
     case "webhook":
       return createWebhookClient(settings);
     case "twilio":
       return createTwilioClient(settings);
     case "log":
-      return async ({ phone, text }) => {
+      return async (message) => {
+        const { phone, text } = message;
         // For the developer at the terminal; production refuses this sender. The log masks the phone number.
         logger.info({ sms: true }, `Text message to ${phone}: ${text}`);
+        await show?.(message);
       };
   }
 }

@@ -15,6 +15,9 @@ export interface TextMessage {
  */
 export type SendMessage = (message: TextMessage, signal: AbortSignal) => Promise<void>;
 
+/** Shows a message that nothing delivers, beside the log. */
+export type ShowMessage = (message: TextMessage) => Promise<void>;
+
 /** The message was refused. The text says by what, for the log: it has neither phone nor code. */
 export class MessageRefused extends Error {
   override readonly name = "MessageRefused";

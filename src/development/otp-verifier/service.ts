@@ -9,11 +9,13 @@ import type { BoundContract } from "../../platform/openapi/bind.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../../platform/openapi/document.ts";
 import { otpVerifierHttp } from "./http.ts";
 import { createSignOtpProof } from "./otp-proof-signer.ts";
-import { createVerifications } from "./verifications.ts";
+import { createVerifications, type Verifications } from "./verifications.ts";
 
 export interface OtpVerifier {
   readonly http: BoundContract;
   readonly document: ContractDocument;
+  /** Shows a message of the auth service's, beside those of the verifier. */
+  readonly show: Verifications["show"];
 }
 
 interface Dependencies {
@@ -32,13 +34,14 @@ interface Dependencies {
 export async function createOtpVerifier(dependencies: Dependencies): Promise<OtpVerifier> {
   const { logger, observer, clock, validateResponses } = dependencies;
   const document = await loadContract(contractTexts("otp-verifier"));
+  const verifications = createVerifications(clock);
   const http = otpVerifierHttp({
     document,
-    verifications: createVerifications(clock),
+    verifications,
     signOtpProof: createSignOtpProof(dependencies, clock),
     logger,
     observer,
     validateResponses,
   });
-  return { http, document };
+  return { http, document, show: verifications.show };
 }

@@ -49,6 +49,8 @@ export interface Verifications {
   confirm(phone: string, code: string): boolean;
   /** Whether a code of the phone was confirmed just now; true only once for each confirmation. */
   takePass(phone: string): boolean;
+  /** Shows a message that another has sent; its code is not of these verifications. */
+  show(message: Message): void;
   /** The messages to the phone, the newest first. */
   messages(phone: string): readonly Message[];
 }
@@ -67,20 +69,22 @@ export function createVerifications(clock: Clock): Verifications {
     return isRight;
   }
 
+  function show(message: Message, code = phones.get(message.phone)?.code): void {
+    const { passedUntil, messages } = phones.get(message.phone) ?? { passedUntil: 0, messages: [] };
+    const shown = [message, ...messages].slice(0, maxMessages);
+    phones.set(message.phone, { code, passedUntil, messages: shown });
+  }
+
   return {
     start(phone) {
       const now = clock.now();
-      const { passedUntil, messages } = phones.get(phone) ?? { passedUntil: 0, messages: [] };
-      refuseTooMany(messages, now);
+      refuseTooMany(phones.get(phone)?.messages ?? [], now);
       const text = randomInt(1_000_000).toString().padStart(6, "0");
       const message = { phone, code: text, sentAt: new Date(now) };
-      phones.set(phone, {
-        code: { text, expiresAt: now + codeSeconds * 1000, wrongTries: 0 },
-        passedUntil,
-        messages: [message, ...messages].slice(0, maxMessages),
-      });
+      show(message, { text, expiresAt: now + codeSeconds * 1000, wrongTries: 0 });
       return message;
     },
+    show: (message) => show(message),
     check,
     confirm(phone, code) {
       if (!check(phone, code)) return false;
