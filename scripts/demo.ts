@@ -8,6 +8,7 @@
 
 import { readArguments } from "../src/command.ts";
 import { say, usageIn } from "./command.ts";
+import { signInFromApp } from "./demo/app.ts";
 import { type Addresses, type Calls, createCalls } from "./demo/calls.ts";
 import { Mismatch } from "./demo/mismatch.ts";
 import { findNothing, notify } from "./demo/notifications.ts";
@@ -22,17 +23,20 @@ readArguments({ usage: usageIn(import.meta.filename), options: {} });
 async function life(stage: Stage): Promise<void> {
   showChapter("A user appears");
   await register(stage);
-  showChapter("Five ways to tokens");
-  const first = await signIn(stage);
+  showChapter("The app signs the user in, with no secret in it");
+  const first = await signInFromApp(stage);
   showChapter("Tokens at work");
   const active = await introspect(stage, first);
   await verifyLocally(stage, first.access_token, active);
   const second = await refresh(stage, first);
-  await change(stage);
   showChapter("A notification");
   await notify(stage, second);
-  showChapter("Everything ends");
+  showChapter("The app signs out");
   await revoke(stage, second);
+  showChapter("Five grants for back ends");
+  await signIn(stage);
+  showChapter("Everything ends");
+  await change(stage);
   await sayGoodbye(stage);
   await findNothing(stage);
 }

@@ -2,7 +2,7 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { developmentClients, developmentInternalClient } from "./auth/client-settings.ts";
+import { developmentSecrets } from "./auth/client-settings.ts";
 import type { AuthSettings } from "./auth/settings.ts";
 import { developmentSecretsFile } from "./development/secrets.ts";
 import { urlHost } from "./platform/base/addresses.ts";
@@ -33,13 +33,14 @@ export function firstScreen({ settings, ports, database }: Shown): string {
   const host = urlHost(server.host);
   const http = `${server.tls ? "https" : "http"}://${host}:${ports.http}`;
   const verifier = `    OTP verifier     ${auth?.otp.verifierUrl}   (shows its codes below)\n`;
+  const codes = "    Codes of apps    shown below, in place of text messages\n";
   return `
   gatepost is ready (development mode, ${database})
 
 ${auth ? apiLines("Auth", `${http}/api/auth`) : ""}${push ? apiLines("Push", `${http}/api/push-orchestration`) : ""}\
     gRPC             ${host}:${ports.grpc}   (reflection and health are on)
     Health, metrics  http://${host}:${ports.management}/health/ready   /metrics
-${auth?.otp.builtIn ? verifier : ""}${push ? pushLines(push) : ""}${auth ? credentialsOf(auth, server.dataDir) : ""}
+${auth?.otp.builtIn ? verifier : ""}${auth?.codes?.sender.kind === "log" ? codes : ""}${push ? pushLines(push) : ""}${auth ? credentialsOf(auth, server.dataDir) : ""}
   Try it, in another terminal:
 ${commandsToTry(settings, http, `${host}:${ports.grpc}`)}
 
@@ -63,13 +64,17 @@ function pushLines({ providers, issuer }: PushSettings): string {
 function credentialsOf(auth: AuthSettings, dataDir: string): string {
   const clients = [
     { ...credentials(auth.internalClient), what: "identities, introspection, revocation" },
-    ...auth.clients.map(({ grantTypes, ...client }) => ({
+    ...auth.clients.map(({ grantTypes, clientSettings, ...client }) => ({
       ...credentials(client),
-      what: grantTypes.length === 5 ? "all five grants" : grantTypes.join(", "),
+      what: [
+        ...(grantTypes.length === 5 ? ["all five grants"] : grantTypes),
+        ...(clientSettings.mayIntrospect ? ["introspection"] : []),
+      ].join(", "),
     })),
   ];
   const lines = clients.map(({ what, ...client }) => {
-    const secret = isKnown(client) ? client.clientSecret : client.clientSecret && "(as you set it)";
+    const shown = isKnown(client) ? client.clientSecret : "(as you set it)";
+    const secret = client.clientSecret === "" ? "(no secret)" : shown;
     return `    ${client.clientId.padEnd(12)} ${secret.padEnd(24)} ${what}`;
   });
   if (auth.platformSecurityApiKeys.some((key) => key.startsWith(generatedPrefix))) {
@@ -84,9 +89,7 @@ function credentials({ clientId, clientSecrets: [clientSecret = ""] }: ListedCre
 
 /** Whether the secret is a public default of development mode. Only those are shown. */
 function isKnown({ clientSecret }: Credentials): boolean {
-  return [developmentInternalClient, ...developmentClients].some(
-    (client) => client.clientSecret === clientSecret,
-  );
+  return developmentSecrets.has(clientSecret);
 }
 
 /** The demo, and commands that create a user (a new one each time), tokens and a device. */

@@ -32,7 +32,7 @@ function filledIn(): Readonly<Record<string, string>> {
     BROKER_CREDENTIALS: "gatepost:f1c8d2a4b6e0",
     CACHE_HOST: "redis.internal",
     CACHE_PASSWORD: "f1c8d2a4b6e0",
-    USER_APP_CLIENT_ID: "mobile-app",
+    USER_APP_CLIENT_ID: "backend",
     BACKOFFICE_CLIENT_ID: "backoffice",
     PUSH_PROVIDERS: "fcm",
     FCM_CREDENTIALS: JSON.stringify({

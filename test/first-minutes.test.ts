@@ -123,7 +123,10 @@ describe("the first start", () => {
       expect(screen).toContain(address);
     }
     expect(screen).toMatch(/ internal +internal-dev-secret /);
-    expect(screen).toMatch(/ mobile-app +mobile-app-dev-secret +all five grants/);
+    expect(screen).toMatch(/ app +\(no secret\) +authorization_code, refresh_token/);
+    expect(screen).toMatch(/ backend +backend-dev-secret +all five grants/);
+    expect(screen).toMatch(/ api +api-dev-secret +introspection/);
+    expect(screen).toContain("Codes of apps    shown below");
     expect(screen).toMatch(/ backoffice +backoffice-dev-secret +password, refresh_token/);
   });
 

@@ -166,7 +166,7 @@ describe.runIf(isPossible)("under load", () => {
   });
 
   const asInternal = () => ({ authorization: basic("internal", held.internal) });
-  const asApp = () => ({ authorization: basic("mobile-app", held.client) });
+  const asApp = () => ({ authorization: basic("backend", held.client) });
   const bearer = (one: string) => ({ authorization: `Bearer ${one}` });
 
   /** @param body a form, or else JSON @throws where the status is no success */

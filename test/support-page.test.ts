@@ -208,7 +208,7 @@ describe.runIf(postgresUrl())("with a server that has a bad day", () => {
     const question = "Why is he logged out?";
     pair = await auth.newPair(ids.user);
     const open = await query(question);
-    expect(open[0]).toMatchObject({ client_id: "mobile-app", ended_at: null, client_disabled_at: null });
+    expect(open[0]).toMatchObject({ client_id: "backend", ended_at: null, client_disabled_at: null });
     ids.authorization = String(open[0]?.["id"]);
     const { jti = "" } = await auth.introspect(pair.access_token);
     expect(jti.split(".")[0]).toBe(ids.authorization);
@@ -222,7 +222,7 @@ describe.runIf(postgresUrl())("with a server that has a bad day", () => {
       expect(shown).toContain('{"active":false}');
     });
     const who = await commands("Who revoked this?");
-    for (const said of [ids.authorization, "REVOCATION_REASON_CLIENT", "mobile-app"])
+    for (const said of [ids.authorization, "REVOCATION_REASON_CLIENT", "backend"])
       expect(who).toContain(said);
     expect(who).toContain('"requestId":"the-request-of-the-revocation"');
     // One whole event on each line, with one time.

@@ -17,7 +17,7 @@ const sent = {
   message: "It will be with you tomorrow, between 9 and 12.",
 };
 
-/** @param app the user's token pair in the mobile app */
+/** @param app the user's token pair in the app */
 export async function notify(stage: Stage, app: TokenPair): Promise<void> {
   const user = bearer(app.access_token);
   await registerDevices(stage, user);
@@ -152,7 +152,7 @@ export async function findNothing(stage: Stage): Promise<void> {
     async (check) => {
       bodyOf(200, await calls.auth.POST("/v1/identities", { headers: internal, body: user }));
       const body = { grant_type: "auth", auth_id: user.id };
-      const signIn = { headers: { authorization: credentials.mobileApp, ...form }, body };
+      const signIn = { headers: { authorization: credentials.backend, ...form }, body };
       const { access_token } = bodyOf(200, await calls.auth.POST("/oauth2/v1/tokens", signIn));
       const headers = { authorization: bearer(access_token) };
       let left = Number.NaN;

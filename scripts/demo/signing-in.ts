@@ -1,5 +1,6 @@
-/** The first part of the demo: a user is created, and signs in with each grant. */
+/** Parts of the demo: a user is created, and signs in with each grant of a back end. */
 import { randomBytes } from "node:crypto";
+import { readMessage } from "./app.ts";
 import { form } from "./calls.ts";
 import { bodyOf, failureOf, Mismatch, statusIs } from "./mismatch.ts";
 import type { Check, Stage, TokenPair } from "./stage.ts";
@@ -23,8 +24,7 @@ export async function register({ calls, user, credentials, step }: Stage): Promi
   });
 }
 
-/** @returns the last pair: that of grant_type=auth */
-export async function signIn(stage: Stage): Promise<TokenPair> {
+export async function signIn(stage: Stage): Promise<void> {
   const { calls, user, step } = stage;
   const { phone } = user;
 
@@ -54,7 +54,7 @@ export async function signIn(stage: Stage): Promise<TokenPair> {
 
   await signInWithPassword(stage);
 
-  return step(
+  await step(
     "Get tokens for a user that another service of yours has established (grant_type=auth)",
     async (check) =>
       isPair(check, bodyOf(200, await tokens(stage, { grant_type: "auth", auth_id: user.id }))),
@@ -86,36 +86,25 @@ async function signInWithPassword(stage: Stage): Promise<void> {
 }
 
 /** Two steps: the code is sent, and is read from the built-in verifier. */
-async function receiveCode({ calls, user, step }: Stage, heading: string): Promise<string> {
-  const { phone } = user;
+async function receiveCode(stage: Stage, heading: string): Promise<string> {
+  const { calls, user, step } = stage;
   await step(heading, async () => {
-    bodyOf(202, await calls.otp.POST("/v1/verifications", { body: { phone } }));
+    bodyOf(202, await calls.otp.POST("/v1/verifications", { body: { phone: user.phone } }));
   });
-  return step(
-    "Read the text message",
-    async (check) => {
-      const params = { query: { phone } };
-      const { messages } = bodyOf(200, await calls.otp.GET("/v1/messages", { params }));
-      const code = messages[0]?.code ?? "";
-      check("the newest message holds a code of six digits", /^\d{6}$/.test(code), true);
-      return code;
-    },
-    "The verifier of development mode sends nothing; it shows its messages here and in the server's output.",
-  );
+  return readMessage(stage);
 }
 
-/** A token request of the mobile app. */
+/** A token request of the back end. */
 function tokens({ calls, credentials }: Stage, body: { grant_type: string; [parameter: string]: string }) {
-  const headers = { authorization: credentials.mobileApp, ...form };
+  const headers = { authorization: credentials.backend, ...form };
   return calls.auth.POST("/oauth2/v1/tokens", { headers, body });
 }
 
-function isPair(check: Check, pair: TokenPair): TokenPair {
+function isPair(check: Check, pair: TokenPair): void {
   const { token_type, expires_in, refresh_expires_in } = pair;
   check(
     "a Bearer pair; the access token is valid for less time than the refresh token",
     [token_type, expires_in < refresh_expires_in],
     ["Bearer", true],
   );
-  return pair;
 }

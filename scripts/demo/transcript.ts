@@ -4,14 +4,17 @@
  *
  *     access_token<TAB>eyJhbGciOiJSUzI1NiIsInR5cCI6…
  *
- * Kinds: access_token, refresh_token, otp_proof, otp_code, password, client_secret. A test searches databases
- * and logs for them afterwards; it has no other use.
+ * Kinds: access_token, refresh_token, auth_session, authorization_code, code_verifier, otp_proof, otp_code, password,
+ * client_secret. A test searches databases and logs for them afterwards; it has no other use.
  */
 import { appendFileSync } from "node:fs";
 
 export type SecretKind =
   | "access_token"
   | "refresh_token"
+  | "auth_session"
+  | "authorization_code"
+  | "code_verifier"
   | "otp_proof"
   | "otp_code"
   | "password"
@@ -21,6 +24,8 @@ export type SecretKind =
 const kinds: ReadonlyMap<string, SecretKind> = new Map([
   ["access_token", "access_token"],
   ["refresh_token", "refresh_token"],
+  ["auth_session", "auth_session"],
+  ["authorization_code", "authorization_code"],
   ["otpVerificationToken", "otp_proof"],
   ["otp_verification_token", "otp_proof"],
   ["code", "otp_code"],

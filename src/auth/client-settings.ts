@@ -31,9 +31,9 @@ export const developmentInternalClient = {
 /** The registered clients of development mode. */
 export const developmentClients = [
   {
-    clientId: "mobile-app",
-    clientSecret: "mobile-app-dev-secret",
-    clientName: "Mobile app (development)",
+    clientId: "backend",
+    clientSecret: "backend-dev-secret",
+    clientName: "Back end (development)",
     grantTypes,
     scopes: ["profile", "orders"],
     clientSettings: { audiences: ["storefront", "push"] },
@@ -46,10 +46,28 @@ export const developmentClients = [
     scopes: ["notifications:send"],
     clientSettings: { audiences: ["push"] },
   },
+  {
+    clientId: "api",
+    clientSecret: "api-dev-secret",
+    clientName: "API (development)",
+    grantTypes: [],
+    clientSettings: { mayIntrospect: true },
+  },
+  {
+    clientId: "app",
+    clientName: "App (development)",
+    clientAuthenticationMethods: ["none"],
+    grantTypes: publicGrantTypes,
+    scopes: ["profile", "orders", "sessions"],
+    clientSettings: { audiences: ["storefront", "push"], signUp: true },
+  },
 ] as const;
 
-const developmentSecrets: ReadonlySet<string> = new Set(
-  [developmentInternalClient, ...developmentClients].map(({ clientSecret }) => clientSecret),
+/** The public secrets of development mode, of those clients that have one. */
+export const developmentSecrets: ReadonlySet<string> = new Set(
+  [developmentInternalClient, ...developmentClients].flatMap((client) =>
+    "clientSecret" in client ? [client.clientSecret] : [],
+  ),
 );
 
 /** The id of a client. */

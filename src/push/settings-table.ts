@@ -57,9 +57,9 @@ export const pushTable = {
     description:
       "The OAuth clients whose tokens speak for users: device tokens and history. Several while a new application takes the place of an old one.",
     kind: listOf(plainText, "a comma-separated list of client ids"),
-    development: "mobile-app",
+    development: "app,backend",
     required: true,
-    example: "mobile-app,app",
+    example: "app",
   },
   BACKOFFICE_CLIENT_ID: {
     description: "The OAuth client whose tokens may send notifications and operate on them.",

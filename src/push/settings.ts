@@ -22,7 +22,10 @@ export interface PushContext {
   readonly issuer?: string | undefined;
   /** The clients of the auth service in the same process; undefined if there is none. */
   readonly clients?:
-    | readonly { readonly clientSettings: { readonly audiences: readonly string[] } }[]
+    | readonly {
+        readonly grantTypes: readonly string[];
+        readonly clientSettings: { readonly audiences: readonly string[] };
+      }[]
     | undefined;
   /** Generates the values that are not set. Called in development mode only. May throw a SettingsError. */
   readonly generated: () => { readonly apiKey: string };
@@ -50,8 +53,9 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
       "generated API key": () => context.generated().apiKey,
       // Clients that an operator lists may have no audience, or others.
       "audience of the development clients": () =>
-        context.clients?.every(({ clientSettings }) =>
-          clientSettings.audiences.includes(developmentAudience),
+        context.clients?.every(
+          ({ grantTypes, clientSettings }) =>
+            grantTypes.length === 0 || clientSettings.audiences.includes(developmentAudience),
         ) === false
           ? undefined
           : developmentAudience,

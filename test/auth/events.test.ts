@@ -122,7 +122,7 @@ async function live(api: AuthApi, origin: string) {
 /** The events of {@link live}, with their data. */
 function expected(id: string, revoked: string, [first, byPassword, stolen, last]: readonly string[]) {
   const identity = { identityId: id };
-  const of = (authorizationId = "", clientId = "mobile-app") => ({
+  const of = (authorizationId = "", clientId = "backend") => ({
     identityId: id,
     authorizationId,
     clientId,
@@ -132,7 +132,7 @@ function expected(id: string, revoked: string, [first, byPassword, stolen, last]
   const attempt = (what: "failed" | "locked", kind: string) =>
     [
       what === "failed" ? "attempt.failed" : "account.locked",
-      { ...identity, clientId: "mobile-app", kind: `ATTEMPT_KIND_${kind}` },
+      { ...identity, clientId: "backend", kind: `ATTEMPT_KIND_${kind}` },
     ] as const;
   return [
     ["identity.created", identity],
@@ -141,11 +141,8 @@ function expected(id: string, revoked: string, [first, byPassword, stolen, last]
     ["identity.updated", { ...identity, changedFields: ["password"] }],
     ["authorization.granted", { ...of(first), grantType: "auth" }],
     ["authorization.refreshed", of(first)],
-    ["token.revoked", { ...of(first), jti: revoked, ...origin("revoke-access", "mobile-app") }],
-    [
-      "authorization.revoked",
-      { ...of(first), ...reason("CLIENT"), ...origin("revoke-refresh", "mobile-app") },
-    ],
+    ["token.revoked", { ...of(first), jti: revoked, ...origin("revoke-access", "backend") }],
+    ["authorization.revoked", { ...of(first), ...reason("CLIENT"), ...origin("revoke-refresh", "backend") }],
     ...Array.from({ length: guessingRules.code.failures }, () => attempt("failed", "CODE")),
     attempt("locked", "CODE"),
     attempt("failed", "PASSWORD"),

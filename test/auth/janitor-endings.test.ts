@@ -51,7 +51,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await db().execute(sql`
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at,
         client_generation, identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
-      select gen_random_uuid(), 'mobile-app', 'u', 'auth', '{}', now(), 0, 0, expires, expires, expires::date,
+      select gen_random_uuid(), 'backend', 'u', 'auth', '{}', now(), 0, 0, expires, expires, expires::date,
         '\\x00', '\\x00'
       from (select now() + interval '1 hour' as expires from generate_series(1, 2500)) as made`);
     await deleteIdentity("u");
@@ -127,7 +127,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
         await db().execute(sql`
           insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at,
             client_generation, identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
-          select gen_random_uuid(), 'mobile-app', 'user-' || n % ${users.length}::int, 'auth', '{}', now(), 0, 0,
+          select gen_random_uuid(), 'backend', 'user-' || n % ${users.length}::int, 'auth', '{}', now(), 0, 0,
             expires, expires, expires::date, '\\x00', '\\x00'
           from (select n, to_timestamp(n % 2 * 4e9) as expires from generate_series(1, 600) as n) as made`);
         await Promise.all([

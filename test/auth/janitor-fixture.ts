@@ -53,7 +53,7 @@ export function janitorOn(backend: Backend) {
     for (const table of tables) {
       await database.db.execute(sql`delete from ${sql.identifier("auth")}.${sql.identifier(table)}`);
     }
-    await client("mobile-app");
+    await client("backend");
   });
 
   async function client(id: string, grace = 30) {
@@ -63,7 +63,7 @@ export function janitorOn(backend: Backend) {
       values (${id}, ${id}, '{}', '{}', '{}', '{}', '{}', ${JSON.stringify({ refreshGraceSeconds: grace })}::text::jsonb,
         now())`);
   }
-  async function authorization({ expires = 100, identityId = "u", clientId = "mobile-app" }: Authorization) {
+  async function authorization({ expires = 100, identityId = "u", clientId = "backend" }: Authorization) {
     const id = randomUUID();
     await database.db.execute(sql`
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, client_generation,

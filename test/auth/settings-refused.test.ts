@@ -22,7 +22,7 @@ describe("production", () => {
   const devSecret = "must not be a secret of development mode";
   test.each([
     ["INTERNAL_CLIENT_SECRET", "internal-dev-secret", devSecret],
-    ["INTERNAL_CLIENT_SECRET", "mobile-app-dev-secret", devSecret],
+    ["INTERNAL_CLIENT_SECRET", "backend-dev-secret", devSecret],
     ["INTERNAL_CLIENT_SECRET", two("internal-dev-secret"), `[1] ${devSecret}`],
     ["INTERNAL_CLIENT_SECRET", ` ${two("internal-dev-secret")}`, `[1] ${devSecret}`],
     ["INTERNAL_CLIENT_SECRET", `\n${two("internal-dev-secret")}\n`, `[1] ${devSecret}`],
@@ -34,7 +34,7 @@ describe("production", () => {
     ["INTERNAL_CLIENT_SECRET", '["not-the-end-of-it"', `${oneOrTwo}, but is not JSON from character 20 on`],
     ["INTERNAL_CLIENT_SECRET", "x".repeat(15), "must have at least 16 characters in production"],
     ["OAUTH_SERVER_CLIENTS", clients("internal-dev-secret"), `[0].clientSecret ${devSecret}`],
-    ["OAUTH_SERVER_CLIENTS", clients("mobile-app-dev-secret"), `[0].clientSecret ${devSecret}`],
+    ["OAUTH_SERVER_CLIENTS", clients("backend-dev-secret"), `[0].clientSecret ${devSecret}`],
     ["OAUTH_SERVER_CLIENTS", clients("backoffice-dev-secret"), `[0].clientSecret ${devSecret}`],
     [
       "OAUTH_SERVER_CLIENTS",

@@ -54,9 +54,9 @@ describe("development", () => {
     });
     expect(clients).toEqual([
       {
-        clientId: "mobile-app",
-        clientSecrets: ["mobile-app-dev-secret"],
-        clientName: "Mobile app (development)",
+        clientId: "backend",
+        clientSecrets: ["backend-dev-secret"],
+        clientName: "Back end (development)",
         clientAuthenticationMethods: ["client_secret_basic"],
         grantTypes: ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"],
         scopes: ["profile", "orders"],
@@ -73,6 +73,16 @@ describe("development", () => {
         clientSettings: { audiences: ["push"], mayIntrospect: false },
         tokenSettings,
       },
+      expect.objectContaining({
+        ...{ clientId: "api", clientSecrets: ["api-dev-secret"], grantTypes: [] },
+        clientSettings: { audiences: [], mayIntrospect: true },
+      }),
+      expect.objectContaining({
+        ...{ clientId: "app", clientSecrets: [], clientAuthenticationMethods: ["none"] },
+        grantTypes: ["authorization_code", "refresh_token"],
+        scopes: ["profile", "orders", "sessions"],
+        clientSettings: expect.objectContaining({ audiences: ["storefront", "push"], signUp: true }),
+      }),
     ]);
   });
 

@@ -42,7 +42,7 @@ async function issue(admin: postgres.Sql, from: number, count: number, days: num
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, client_generation,
         identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash)
       select (lpad(to_hex((${from}::float8 + n * 1000.0 / ${perSecond}::int)::bigint), 12, '0') || '7'
-          || substr(random_id, 1, 3) || '8' || substr(random_id, 4, 15))::uuid, 'mobile-app', 'user-' || random_id,
+          || substr(random_id, 1, 3) || '8' || substr(random_id, 4, 15))::uuid, 'backend', 'user-' || random_id,
         'auth', '{profile,orders}', issued_at, 0, 0, issued_at + lifetime, issued_at + interval '15 minutes',
         ((issued_at + lifetime) at time zone 'UTC')::date, sha256(random_id::bytea), sha256(n::text::bytea)
       from (select n, replace(gen_random_uuid()::text, '-', '') as random_id, ${days}::int * interval '1 day' as lifetime,

@@ -16,7 +16,7 @@ import { newSigningKey, productionEnvironment } from "../support/production-envi
 
 const issuer = "http://127.0.0.1:8080/api/auth";
 export const introspector = { id: "resource-server", secret: randomBytes(24).toString("base64url") };
-export const application = { id: "mobile-app", secret: randomBytes(24).toString("base64url") };
+export const application = { id: "backend", secret: randomBytes(24).toString("base64url") };
 
 export interface Preparation {
   readonly database: TestDatabase;

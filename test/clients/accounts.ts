@@ -26,7 +26,7 @@ export async function createAccount(authUrl: string): Promise<Account> {
 export async function signIn(
   authUrl: string,
   { user, password }: Account,
-  client: "mobile-app" | "backoffice",
+  client: "backend" | "backoffice",
 ): Promise<Tokens> {
   const grant = { grant_type: "password", username: user, password };
   return JSON.parse(await sendForm(`${authUrl}/oauth2/v1/tokens`, client, grant));

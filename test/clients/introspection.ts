@@ -12,7 +12,7 @@ export async function checkIntrospection(
   run: (env: Readonly<Record<string, string>>) => Promise<string>,
 ): Promise<void> {
   const account = await createAccount(authUrl);
-  const { access_token } = await signIn(authUrl, account, "mobile-app");
+  const { access_token } = await signIn(authUrl, account, "backend");
   assert.equal((await run({ ACCESS_TOKEN: access_token })).trim(), `active: ${account.user}`);
   assert.equal((await run({ ACCESS_TOKEN: "not-a-token" })).trim(), "not active");
 }

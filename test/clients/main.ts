@@ -55,7 +55,8 @@ function environmentOf(server: ClientServer): Record<string, string> {
     GATEPOST_PUSH_URL: server.pushUrl,
     GATEPOST_GRPC: server.grpcAddress,
     GATEPOST_INTERNAL_SECRET: "internal-dev-secret",
-    GATEPOST_MOBILE_APP_SECRET: "mobile-app-dev-secret",
+    GATEPOST_BACKEND_SECRET: "backend-dev-secret",
+    GATEPOST_API_SECRET: "api-dev-secret",
     GATEPOST_BACKOFFICE_SECRET: "backoffice-dev-secret",
   };
 }

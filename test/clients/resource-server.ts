@@ -17,7 +17,7 @@ import type { Program } from "../support/program.ts";
 import { createAccount, revoke, signIn } from "./accounts.ts";
 import type { World } from "./language.ts";
 
-/** One of the audiences of the development client `mobile-app`. */
+/** One of the audiences of the development client `backend`. */
 const AUDIENCE = "storefront";
 
 /** Strict, by asking auth at each request; or local, by the key set, which learns of no revocation. */
@@ -160,9 +160,9 @@ async function forgeTokens(world: World, good: string): Promise<Map<string, stri
 
 async function issueTokens(authUrl: string) {
   const account = await createAccount(authUrl);
-  const good = await signIn(authUrl, account, "mobile-app");
-  const revoked = await signIn(authUrl, account, "mobile-app");
-  await revoke(authUrl, "mobile-app", revoked.access_token);
+  const good = await signIn(authUrl, account, "backend");
+  const revoked = await signIn(authUrl, account, "backend");
+  await revoke(authUrl, "backend", revoked.access_token);
   const ofAnotherAudience = await signIn(authUrl, account, "backoffice");
   return {
     user: account.user,

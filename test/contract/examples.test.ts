@@ -96,13 +96,13 @@ it("what the reference creates is left free by the tours, and the other way roun
 });
 
 it("each security scheme names the credentials of development mode", () => {
-  const [app, office] = developmentClients;
+  const [backend, office, , app] = developmentClients;
   const credentials: Readonly<Record<string, readonly string[]>> = {
     InternalClient: [developmentInternalClient].flatMap(Object.values),
-    RegisteredClient: [app, office].flatMap(({ clientId, clientSecret }) => [clientId, clientSecret]),
-    UserToken: [],
+    RegisteredClient: [backend, office].flatMap(({ clientId, clientSecret }) => [clientId, clientSecret]),
+    UserToken: [app.clientId],
     PlatformApiKey: ["apiKey", `.data/${developmentSecretsFile}`],
-    UserApplication: [app.clientId, app.clientSecret],
+    UserApplication: [app.clientId, backend.clientId, backend.clientSecret],
     BackofficeApplication: [office.clientId, office.clientSecret],
   };
   const schemes = ["auth", "push-orchestration"].flatMap((name) => {

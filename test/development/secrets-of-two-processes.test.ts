@@ -54,7 +54,7 @@ test.runIf(backends.includes("PostgreSQL"))(
     for (const one of apis) {
       const wrong = await Promise.all(
         Array.from({ length: 25 }, (_, n) =>
-          one.token({ grant_type: "auth", auth_id: id }, basic("mobile-app", `guess ${n}`)),
+          one.token({ grant_type: "auth", auth_id: id }, basic("backend", `guess ${n}`)),
         ),
       );
       expect(wrong.filter(({ status }) => status < 400)).toEqual([]);

@@ -41,7 +41,7 @@ describe("in development mode", () => {
       issuer: "http://127.0.0.1:8080/api/auth",
       audience: "push",
       introspection: { url: "http://127.0.0.1:9090", apiKey: developmentSecrets(dataDir).apiKey },
-      userAppClientIds: ["mobile-app"],
+      userAppClientIds: ["app", "backend"],
       backofficeClientId: "backoffice",
       testUserIds: [],
       historyRetentionDays: 180,
@@ -79,7 +79,7 @@ describe("in development mode", () => {
   });
 
   test("the audience is that of the clients, unless they were listed with others", async () => {
-    const client = { clientId: "mobile-app", clientSecret: "a-secret", grantTypes: ["auth"] };
+    const client = { clientId: "backend", clientSecret: "a-secret", grantTypes: ["auth"] };
     const listed = (clientSettings: object) =>
       read(development({ OAUTH_SERVER_CLIENTS: JSON.stringify([{ ...client, clientSettings }]) }));
     expect((await listed({ audiences: ["push"] })).audience).toBe("push");
@@ -88,7 +88,7 @@ describe("in development mode", () => {
   });
 
   test("plain JWTs of our own need an audience that tells them from other tokens", async () => {
-    const client = { clientId: "mobile-app", clientSecret: "a-secret", grantTypes: ["auth"] };
+    const client = { clientId: "backend", clientSecret: "a-secret", grantTypes: ["auth"] };
     const env = development({ ACCESS_TOKEN_TYPE: "JWT", OAUTH_SERVER_CLIENTS: JSON.stringify([client]) });
     expect(await problemLines(() => read(env))).toEqual([
       "TOKEN_AUDIENCE is missing, but ACCESS_TOKEN_TYPE is JWT: push would refuse every token",
@@ -97,15 +97,12 @@ describe("in development mode", () => {
     expect((await read(development({ ACCESS_TOKEN_TYPE: "JWT" }))).audience).toBe("push");
   });
 
-  test.each(["mobile-app", "backoffice"])(
-    "the audience is not the client %s, as ID tokens have",
-    async (id) => {
-      const env = development({ IDENTITY_PROVIDER_ISSUER_URI: "https://id.example.com", TOKEN_AUDIENCE: id });
-      expect(await problemLines(() => read(env))).toEqual([
-        `TOKEN_AUDIENCE must be the name of this API, and not the id of a client, which is the audience of ID tokens`,
-      ]);
-    },
-  );
+  test.each(["backend", "backoffice"])("the audience is not the client %s, as ID tokens have", async (id) => {
+    const env = development({ IDENTITY_PROVIDER_ISSUER_URI: "https://id.example.com", TOKEN_AUDIENCE: id });
+    expect(await problemLines(() => read(env))).toEqual([
+      `TOKEN_AUDIENCE must be the name of this API, and not the id of a client, which is the audience of ID tokens`,
+    ]);
+  });
 
   test("with credentials of ours the issuer itself is asked", async () => {
     const credentials = { IDENTITY_PROVIDER_CLIENT_ID: "push", IDENTITY_PROVIDER_CLIENT_SECRET: "s3cret" };

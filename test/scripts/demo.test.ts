@@ -62,7 +62,10 @@ describe.each(backends)("the demo on %s", (backend) => {
     const secrets = secretsOf(readFileSync(transcript, "utf8"));
     expect(kindsOf(secrets)).toEqual([
       "access_token",
+      "auth_session",
+      "authorization_code",
       "client_secret",
+      "code_verifier",
       "otp_code",
       "otp_proof",
       "password",
@@ -70,8 +73,8 @@ describe.each(backends)("the demo on %s", (backend) => {
     ]);
 
     const logs = server.logs().slice(start);
-    const [messages, lines] = partition(logs.split("\n"), (line) => line.includes("your code is"));
-    expect(messages).toHaveLength(4);
+    const [messages, lines] = partition(logs.split("\n"), (line) => /your code is/i.test(line));
+    expect(messages).toHaveLength(6);
     expect(lines.length).toBeGreaterThan(10);
     expect(findSecrets(secrets, Buffer.from(lines.join("\n")))).toEqual([]);
 

@@ -28,7 +28,7 @@ export function basic(id: string, secret: string): string {
   return `Basic ${Buffer.from(`${id}:${secret}`).toString("base64")}`;
 }
 export const internal = basic("internal", "internal-dev-secret");
-export const mobileApp = basic("mobile-app", "mobile-app-dev-secret");
+export const mobileApp = basic("backend", "backend-dev-secret");
 export const backoffice = basic("backoffice", "backoffice-dev-secret");
 
 export interface AuthApi {

@@ -51,9 +51,11 @@ interface FleetOptions {
   readonly store?: AuthStore;
 }
 
-/** `OAUTH_SERVER_CLIENTS` with the clients of development mode and these. */
+/** `OAUTH_SERVER_CLIENTS` with the clients of development mode and these, which take the place of those of their ids. */
 export function withClients(...clients: readonly object[]): Record<string, string> {
-  return { OAUTH_SERVER_CLIENTS: JSON.stringify([...developmentClients, ...clients]) };
+  const ids = new Set(clients.map((client) => Object(client).clientId));
+  const others = developmentClients.filter(({ clientId }) => !ids.has(clientId));
+  return { OAUTH_SERVER_CLIENTS: JSON.stringify([...others, ...clients]) };
 }
 
 /** The events in a log, whether its lines are JSON or for people. */

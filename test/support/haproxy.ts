@@ -60,7 +60,10 @@ function configuration(http: number, grpc: number, socket: string, own: readonly
     [/^ {4}bind :9090 /m, `    bind 127.0.0.1:${grpc} `],
     [/(server-template \w+ 2) \w+:\d+/g, "$1 127.0.0.1:1"],
     // The built-in verifier of one-time codes has them in memory.
-    [/^backend auth_http$/m, "backend auth_http\n    use-server auth1 if { path_beg /otp-verifier }"],
+    [
+      /^backend auth_http$/m,
+      "backend auth_http\n    use-server auth1 if { path_beg /otp-verifier /api/auth/oauth2/v1/authorize-challenge }",
+    ],
     ...own,
   ];
   return changes.reduce(

@@ -139,7 +139,7 @@ describe("a challenge does not begin", () => {
     ["with a code beside the phone", { otp: "123456" }, "invalid_request"],
     ["for more than the client's scopes", { scope: "everything" }, "invalid_scope"],
     ["for an unknown client", { client_id: "nobody" }, "invalid_client"],
-    ["for a client with a secret", { client_id: "mobile-app" }, "invalid_client"],
+    ["for a client with a secret", { client_id: "backend" }, "invalid_client"],
   ])("%s", async (_what, form, error) => {
     expect(errorOf(await app.begin(newMobilePhone(), form))).toMatchObject({ status: 400, error });
   });

@@ -143,11 +143,11 @@ describe.each(deployments)("client_credentials on $name", (deployment) => {
         await fleet.next().call("createIdentity", { as: internal, json: { id, phone: "+12025550188" } }),
       ).toMatchObject({ status: 409, body: { code: "identity_id_taken" } });
     // As it was before: its tokens are a user's.
-    await fleet.next().newIdentity({ id: "mobile-app" });
-    const pair = await fleet.next().newPair("mobile-app");
+    await fleet.next().newIdentity({ id: "backend" });
+    const pair = await fleet.next().newPair("backend");
     expect(await fleet.next().introspect(pair.access_token)).toMatchObject({
-      sub: "mobile-app",
-      userInfo: { userId: "mobile-app" },
+      sub: "backend",
+      userInfo: { userId: "backend" },
     });
   });
 });

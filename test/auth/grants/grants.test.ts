@@ -93,7 +93,7 @@ describe.each(backends)("grants on %s", (backend) => {
       });
       expect(await api.introspect(pair.access_token)).toMatchObject({
         active: true,
-        clientId: "mobile-app",
+        clientId: "backend",
         scope: "profile orders",
       });
       pairOf(await api.refresh(pair.refresh_token));
@@ -139,7 +139,7 @@ describe.each(backends)("grants on %s", (backend) => {
       const form = await valid[grant_type]();
       const call = (headers: Record<string, string>) =>
         api.call("generateTokens", { form: { grant_type, ...form }, headers });
-      const wrong = ["", "Basic", "Basic !", basic("mobile-app", "wrong"), basic("nobody", "x"), "Bearer x"];
+      const wrong = ["", "Basic", "Basic !", basic("backend", "wrong"), basic("nobody", "x"), "Bearer x"];
       for (const authorization of wrong) expectRefused(await call({ authorization }), "invalid_client");
       expectRefused(await call({}), "invalid_client");
       pairOf(await api.token({ grant_type, ...form }));
@@ -160,7 +160,7 @@ describe.each(backends)("grants on %s", (backend) => {
       for (const twice of [`${form}&grant_type=${grant_type}`, `${form}&${name}=x`, `${form}&${name}=`]) {
         expectRefused(await api.call("generateTokens", { as: mobileApp, form: twice }), "invalid_request");
       }
-      for (const second of ["client_secret=mobile-app-dev-secret", "client_assertion=x"]) {
+      for (const second of ["client_secret=backend-dev-secret", "client_assertion=x"]) {
         const response = await api.call("generateTokens", { as: mobileApp, form: `${form}&${second}` });
         expectRefused(response, "invalid_request");
       }

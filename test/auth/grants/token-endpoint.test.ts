@@ -185,21 +185,21 @@ describe.each(backends)("the token operation on %s", (backend) => {
     const raw = (text: string) => `Basic ${Buffer.from(text).toString("base64")}`;
     const wrong: Record<string, string | undefined> = {
       "no header": undefined,
-      "a wrong secret": basic("mobile-app", "wrong"),
-      "another client's secret": basic("mobile-app", "backoffice-dev-secret"),
-      "an unknown client": basic("nobody", "mobile-app-dev-secret"),
-      "another case": basic("Mobile-App", "mobile-app-dev-secret"),
-      "no secret": basic("mobile-app", ""),
-      "no id": basic("", "mobile-app-dev-secret"),
+      "a wrong secret": basic("backend", "wrong"),
+      "another client's secret": basic("backend", "backoffice-dev-secret"),
+      "an unknown client": basic("nobody", "backend-dev-secret"),
+      "another case": basic("Mobile-App", "backend-dev-secret"),
+      "no secret": basic("backend", ""),
+      "no id": basic("", "backend-dev-secret"),
       nothing: "Basic ",
-      "no colon": raw("mobile-app"),
-      "a NUL": raw("mobile-app\0:mobile-app-dev-secret"),
-      "a NUL that is encoded": raw("mobile-app%00:mobile-app-dev-secret"),
+      "no colon": raw("backend"),
+      "a NUL": raw("backend\0:backend-dev-secret"),
+      "a NUL that is encoded": raw("backend%00:backend-dev-secret"),
       "bytes that are not base64": "Basic !!!!",
-      "another scheme": `Bearer ${Buffer.from("mobile-app:mobile-app-dev-secret").toString("base64")}`,
+      "another scheme": `Bearer ${Buffer.from("backend:backend-dev-secret").toString("base64")}`,
       "two schemes": `${mobileApp}, ${backoffice}`,
       "a very long header": `Basic ${"A".repeat(6000)}`,
-      "a hash for a secret": basic("mobile-app", "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAA$AAAA"),
+      "a hash for a secret": basic("backend", "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAA$AAAA"),
     };
     test("that fails is 400 invalid_client, byte for byte the same for every reason", async () => {
       const texts = new Set<string>();
@@ -246,13 +246,13 @@ describe.each(backends)("the token operation on %s", (backend) => {
     });
 
     test.each(["client_secret", "client_assertion"])("in two ways at once is refused: %s", async (name) => {
-      const twice = { ...form(), client_id: "mobile-app", [name]: "mobile-app-dev-secret" };
+      const twice = { ...form(), client_id: "backend", [name]: "backend-dev-secret" };
       await expectError(call({ as: mobileApp, form: twice }), "invalid_request", /second time/);
       await expectError(call({ as: mobileApp, json: twice }), "invalid_request", /second time/);
     });
 
     test("that fails is challenged by the scheme that is expected, with the 400 of the contract", async () => {
-      for (const as of [undefined, basic("mobile-app", "wrong"), "Bearer x"]) {
+      for (const as of [undefined, basic("backend", "wrong"), "Bearer x"]) {
         const { status, headers, body } = await call({ ...(as !== undefined && { as }), form: form() });
         expect({ status, body }).toMatchObject({ status: 400, body: { error: "invalid_client" } });
         expect(headers.get("www-authenticate")).toBe('Basic realm="gatepost", charset="UTF-8"');
@@ -262,7 +262,7 @@ describe.each(backends)("the token operation on %s", (backend) => {
     });
 
     test("in the body is none for a client that is not registered for it, nor in the URL", async () => {
-      const credentials = { client_id: "mobile-app", client_secret: "mobile-app-dev-secret" };
+      const credentials = { client_id: "backend", client_secret: "backend-dev-secret" };
       await expectError(call({ form: { ...form(), ...credentials } }), "invalid_client");
       const query = `?${new URLSearchParams(credentials)}`;
       await expectError(call({ query, form: form() }), "invalid_client");

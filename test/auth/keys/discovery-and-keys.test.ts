@@ -175,8 +175,8 @@ describe("what is public", () => {
     test("names endpoints that are there, and lets a standard client get, introspect and revoke a token", async () => {
       const metadata: oauth.AuthorizationServer = await read("getOpenIdConfiguration");
       const insecure = { [oauth.allowInsecureRequests]: true };
-      const client: oauth.Client = { client_id: "mobile-app" };
-      const secret = oauth.ClientSecretBasic("mobile-app-dev-secret");
+      const client: oauth.Client = { client_id: "backend" };
+      const secret = oauth.ClientSecretBasic("backend-dev-secret");
       const { id } = await api.newIdentity();
       const granted = await oauth.genericTokenEndpointRequest(
         metadata,
@@ -202,7 +202,7 @@ describe("what is public", () => {
       expect(await isActive()).toMatchObject({
         active: true,
         sub: id,
-        client_id: "mobile-app",
+        client_id: "backend",
         iss: metadata.issuer,
       });
       const revoked = await oauth.revocationRequest(

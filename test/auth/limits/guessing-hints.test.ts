@@ -39,7 +39,7 @@ describe.each(backends)("guessing on %s", (backend) => {
     const use = (as: string) => api.token({ grant_type: "auth", auth_id: "nobody" }, as);
 
     test("is in vain, however often and whoever the client, and does not lock the client out", async () => {
-      const clients = ["plus", "mobile-app", "unknown", "internal"];
+      const clients = ["plus", "backend", "unknown", "internal"];
       const responses = await times(100, (n) => use(basic(clients[n % 4] ?? "", `guess ${n}`)));
       expect(statuses(responses)).toEqual(repeat(100, 400));
       expect(new Set(responses.map(({ text }) => JSON.parse(text).error))).toEqual(
@@ -62,7 +62,7 @@ describe.each(backends)("guessing on %s", (backend) => {
       const samples = await oneByOne(
         Array(40).keys(),
         async (n): Promise<Pair> => [
-          await time(basic("mobile-app", `guess ${n}`)),
+          await time(basic("backend", `guess ${n}`)),
           await time(basic("unknown", `guess ${n}`)),
         ],
       );

@@ -77,14 +77,14 @@ describe.each(backends)("introspection on %s", (backend) => {
     expect(answers[0]).toEqual({
       active: true,
       sub: id,
-      aud: ["mobile-app", "storefront", "push"],
+      aud: ["backend", "storefront", "push"],
       userInfo: { userId: id },
       nbf: now,
       iss: store.env["OAUTH_SERVER_ISSUER"],
       exp: String(Number(now) + 900),
       iat: now,
       jti: decodeJwt(access_token).jti,
-      clientId: "mobile-app",
+      clientId: "backend",
       tokenType: "Bearer",
       scope: "profile orders",
       username: id,
@@ -358,7 +358,7 @@ describe.each(backends)("introspection on %s", (backend) => {
     expect(listed.stdout.split("\n")).toContain("auth.v1.IntrospectionService");
     const header = `authorization: ${internal}`;
     const answer = await curl("-H", header, "-d", JSON.stringify({ token }), `${address}${method}`);
-    expect(JSON.parse(answer.stdout)).toMatchObject({ active: true, clientId: "mobile-app" });
+    expect(JSON.parse(answer.stdout)).toMatchObject({ active: true, clientId: "backend" });
     const refused = await curl("-d", JSON.stringify({ token }), `${address}${method}`).catch(
       (error) => error,
     );

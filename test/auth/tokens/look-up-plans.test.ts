@@ -31,7 +31,7 @@ const unconfirmed = {
   untilStandbysKnow: () => Promise.resolve(),
   confirmFound: <T>(act: () => Promise<T>) => act(),
 };
-const guess = (reads: Reads) => createHasActiveAuthorization(reads)("user-1", "mobile-app");
+const guess = (reads: Reads) => createHasActiveAuthorization(reads)("user-1", "backend");
 
 const rotation = (reads: Reads) => {
   const token = () => ({

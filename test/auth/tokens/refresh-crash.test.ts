@@ -19,8 +19,8 @@ const kills = Number(process.env["TEST_KILLS"] ?? 5);
 const clients = {
   OAUTH_SERVER_CLIENTS: JSON.stringify([
     {
-      clientId: "mobile-app",
-      clientSecret: "mobile-app-dev-secret",
+      clientId: "backend",
+      clientSecret: "backend-dev-secret",
       grantTypes: ["auth", "refresh_token"],
       tokenSettings: { refreshGraceSeconds: 600 },
     },

@@ -170,7 +170,7 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     const { pair, current } = await newReplaced();
     await isRefused(pair, basic("other", "other-secret"));
     await isRefused(pair, backoffice);
-    for (const as of [basic("mobile-app", "wrong"), internal, ""]) {
+    for (const as of [basic("backend", "wrong"), internal, ""]) {
       expect((await fleet.next().refresh(pair.refresh_token, as)).status).toBe(400);
     }
     await expectState([current], true);

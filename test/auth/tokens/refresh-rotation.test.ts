@@ -363,7 +363,7 @@ describe.each(deployments)("rotation: $name", (deployment) => {
     test("of another client, whether it is in use or replaced", async () => {
       await refuses(
         [user.pair.refresh_token, replaced.refresh_token],
-        basic("mobile-app", "mobile-app-dev-secret"),
+        basic("backend", "backend-dev-secret"),
       );
       await livesOn();
     });

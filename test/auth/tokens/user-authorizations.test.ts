@@ -88,7 +88,7 @@ describe.each(deployments)("the authorizations of a user: $name", (deployment) =
       content: [
         {
           id: sidOf(other),
-          clientId: "mobile-app",
+          clientId: "backend",
           grantType: "auth",
           scopes: ["profile", "orders"],
           state: "ACTIVE",

@@ -37,7 +37,7 @@ export const grpcurlCheck: Check = {
     ]);
     assert.match(await ask(world.grpcAddress, "describe", METHOD), /^rpc Introspect \( \.auth\.v1\./m);
     const account = await createAccount(world.authUrl);
-    const { access_token: token } = await signIn(world.authUrl, account, "mobile-app");
+    const { access_token: token } = await signIn(world.authUrl, account, "backend");
     const request = ["-H", `authorization: ${authorization}`, "-d", JSON.stringify({ token })] as const;
     const { active, sub } = JSON.parse(await ask(...request, world.grpcAddress, METHOD));
     assert.deepEqual({ active, sub }, { active: true, sub: account.user });

@@ -11,9 +11,9 @@ export const grpcCheck: Check = {
   short: false,
   async run(world) {
     const account = await createAccount(world.authUrl);
-    const active = await signIn(world.authUrl, account, "mobile-app");
-    const revoked = await signIn(world.authUrl, account, "mobile-app");
-    await revoke(world.authUrl, "mobile-app", revoked.access_token);
+    const active = await signIn(world.authUrl, account, "backend");
+    const revoked = await signIn(world.authUrl, account, "backend");
+    await revoke(world.authUrl, "backend", revoked.access_token);
     const environment = {
       ACCESS_TOKEN: active.access_token,
       ACTIVE_TOKEN: active.access_token,

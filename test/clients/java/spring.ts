@@ -28,7 +28,7 @@ async function build(world: World, version: string): Promise<Start> {
 /** The client finds the endpoints by `issuer-uri`, and gets a pair of tokens that auth calls active. */
 async function renewTokens(world: World, start: Start): Promise<void> {
   const account = await createAccount(world.authUrl);
-  const { refresh_token } = await signIn(world.authUrl, account, "mobile-app");
+  const { refresh_token } = await signIn(world.authUrl, account, "backend");
   const output = await world.run(start("client"), { env: { REFRESH_TOKEN: refresh_token } });
   const [, token = ""] = /^renewed (\S+)$/m.exec(output) ?? [];
   assert.ok(await isActive(world.authUrl, token), "the renewed token is active");
@@ -37,7 +37,7 @@ async function renewTokens(world: World, start: Start): Promise<void> {
 /** With nothing but `issuer-uri`, Spring takes tokens of the type JWT and refuses at+jwt: hence the bean. */
 async function checkIssuerUri(world: World, start: Start): Promise<void> {
   const account = await createAccount(world.authUrl);
-  const { access_token } = await signIn(world.authUrl, account, "mobile-app");
+  const { access_token } = await signIn(world.authUrl, account, "backend");
   const ofTypeJwt = await world.signToken(decodeJwt(access_token), "JWT");
   await withResourceServer(world, start("issuer-uri"), {}, async (url) => {
     await expectRefusal("at+jwt", url, `Bearer ${access_token}`);

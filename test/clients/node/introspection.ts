@@ -1,8 +1,8 @@
 /** Strict: auth is asked about each token. */
 import { Unavailable } from "./protect.ts";
 
-const { GATEPOST_AUTH_URL = "", GATEPOST_INTERNAL_SECRET = "", GATEPOST_AUDIENCE = "" } = process.env;
-const credentials = Buffer.from(`internal:${GATEPOST_INTERNAL_SECRET}`).toString("base64");
+const { GATEPOST_AUTH_URL = "", GATEPOST_API_SECRET = "", GATEPOST_AUDIENCE = "" } = process.env;
+const credentials = Buffer.from(`api:${GATEPOST_API_SECRET}`).toString("base64");
 
 interface Introspection {
   active: boolean;

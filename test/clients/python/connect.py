@@ -25,9 +25,9 @@ def register(user: str, phone: str) -> TokenPair:
     identity = create_identity.sync(client=internal, body=IdentityCreation(id=user, phone=phone))
     if not isinstance(identity, Identity):
         raise RuntimeError(f"the identity was not created: {identity}")
-    mobile_app = auth_as("mobile-app", os.environ["GATEPOST_MOBILE_APP_SECRET"])
+    backend = auth_as("backend", os.environ["GATEPOST_BACKEND_SECRET"])
     grant = TokenRequest(grant_type="auth", auth_id=user)
-    pair = generate_tokens.sync(client=mobile_app, body=grant)
+    pair = generate_tokens.sync(client=backend, body=grant)
     if not isinstance(pair, TokenPair):
         raise RuntimeError(f"no tokens were issued: {pair}")
     return pair

@@ -8,7 +8,7 @@ import grpc
 from auth.v1.introspection_pb2 import IntrospectRequest
 from auth.v1.introspection_pb2_grpc import IntrospectionServiceStub
 
-credentials = b64encode(f"internal:{os.environ['GATEPOST_INTERNAL_SECRET']}".encode()).decode()
+credentials = b64encode(f"api:{os.environ['GATEPOST_API_SECRET']}".encode()).decode()
 with grpc.insecure_channel(os.environ["GATEPOST_GRPC"]) as channel:
     introspection = IntrospectionServiceStub(channel)
     request = IntrospectRequest(token=os.environ["ACCESS_TOKEN"])

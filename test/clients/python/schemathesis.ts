@@ -50,7 +50,7 @@ export async function checkWithSchemathesis(world: World, { atLeast, repeatable 
 async function accessTokens({ authUrl }: World): Promise<Record<string, string>> {
   const account = await createAccount(authUrl);
   return {
-    GATEPOST_USER_TOKEN: (await signIn(authUrl, account, "mobile-app")).access_token,
+    GATEPOST_USER_TOKEN: (await signIn(authUrl, account, "backend")).access_token,
     GATEPOST_OPERATOR_TOKEN: (await signIn(authUrl, account, "backoffice")).access_token,
   };
 }

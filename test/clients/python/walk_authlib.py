@@ -35,7 +35,7 @@ user = world.new_id("u")
 identity = {"id": user, "phone": world.new_phone()}
 httpx.post(f"{world.AUTH_URL}/v1/identities", json=identity, auth=world.INTERNAL).raise_for_status()
 
-client = OAuth2Client(*world.MOBILE_APP, token_endpoint_auth_method="client_secret_basic")
+client = OAuth2Client(*world.BACKEND, token_endpoint_auth_method="client_secret_basic")
 first = client.fetch_token(server["token_endpoint"], grant_type="auth", auth_id=user)
 second = client.refresh_token(server["token_endpoint"], first["refresh_token"])
 assert second["access_token"] != first["access_token"]

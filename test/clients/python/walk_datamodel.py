@@ -84,17 +84,17 @@ def introspect(token: str) -> auth.Introspection:
 
 def refresh(user: str, first: auth.TokenPair) -> auth.TokenPair:
     active = introspect(first.access_token)
-    assert active.active and active.sub == user and active.clientId == "mobile-app"
+    assert active.active and active.sub == user and active.clientId == "backend"
     assert active.userInfo is not None and active.userInfo.userId == user
     assert active.exp is not None and active.exp > datetime.now(UTC).timestamp()
     inactive = introspect("garbage")
     assert inactive.model_dump(exclude_unset=True) == {"active": False}
 
     again = {"grant_type": "refresh_token", "refresh_token": first.refresh_token}
-    second = tokens(world.MOBILE_APP, again)
+    second = tokens(world.BACKEND, again)
     assert second.refresh_token != first.refresh_token
     garbage = {"grant_type": "refresh_token", "refresh_token": "garbage"}
-    refused = httpx.post(f"{world.AUTH_URL}/oauth2/v1/tokens", data=garbage, auth=world.MOBILE_APP)
+    refused = httpx.post(f"{world.AUTH_URL}/oauth2/v1/tokens", data=garbage, auth=world.BACKEND)
     assert read(auth.OAuthError, refused, HTTPStatus.BAD_REQUEST).error == "invalid_grant"
     return second
 
@@ -145,7 +145,7 @@ def send_and_read(user: str, token: str, operator: str) -> None:
 
 def revoke(pair: auth.TokenPair) -> None:
     form = dump(auth.TokenReference(token=pair.refresh_token))
-    revoked = httpx.post(f"{world.AUTH_URL}/oauth2/v1/revoke", data=form, auth=world.MOBILE_APP)
+    revoked = httpx.post(f"{world.AUTH_URL}/oauth2/v1/revoke", data=form, auth=world.BACKEND)
     assert read(auth.Revocation, revoked).message
     assert not introspect(pair.access_token).active
     refused = as_user(pair.access_token).get("/notifications-summary")
@@ -154,7 +154,7 @@ def revoke(pair: auth.TokenPair) -> None:
 
 def walk() -> None:
     user, operator = create_user(), create_operator()
-    first = tokens(world.MOBILE_APP, {"grant_type": "auth", "auth_id": user})
+    first = tokens(world.BACKEND, {"grant_type": "auth", "auth_id": user})
     second = refresh(user, first)
     send_and_read(user, second.access_token, operator)
     revoke(second)

@@ -114,18 +114,18 @@ def introspect(token: str) -> Introspection:
 def refresh(user: str, first: TokenPair) -> TokenPair:
     active = introspect(first.access_token)
     assert active.active and active.sub == user
-    assert active.client_id == "mobile-app" and active.token_type == "Bearer"
+    assert active.client_id == "backend" and active.token_type == "Bearer"
     assert not isinstance(active.user_info, Unset) and active.user_info.user_id == user
     assert not isinstance(active.exp, Unset) and active.exp > datetime.now(UTC).timestamp()
-    assert not isinstance(active.aud, Unset) and "mobile-app" in active.aud
+    assert not isinstance(active.aud, Unset) and "backend" in active.aud
     inactive = introspect("garbage")
     assert inactive.to_dict() == {"active": False}
 
     again = TokenRequest(grant_type="refresh_token", refresh_token=first.refresh_token)
-    second = tokens(world.MOBILE_APP, again)
+    second = tokens(world.BACKEND, again)
     assert second.refresh_token != first.refresh_token
     garbage = TokenRequest(grant_type="refresh_token", refresh_token="garbage")
-    refused = generate_tokens.sync(client=as_client(world.MOBILE_APP), body=garbage)
+    refused = generate_tokens.sync(client=as_client(world.BACKEND), body=garbage)
     assert of(OAuthError, refused).error == "invalid_grant"
     return second
 
@@ -183,7 +183,7 @@ def send_to_user(user: str, app: PushClient, backoffice: PushClient) -> None:
 
 def revoke(pair: TokenPair) -> None:
     reference = TokenReference(token=pair.refresh_token)
-    confirmation = of(Revocation, revoke_token.sync(client=as_client(world.MOBILE_APP), body=reference))
+    confirmation = of(Revocation, revoke_token.sync(client=as_client(world.BACKEND), body=reference))
     assert confirmation.message
     assert not introspect(pair.access_token).active
     refused = get_notifications_summary.sync(client=as_user(pair.access_token))
@@ -197,7 +197,7 @@ def delete_user(user: str) -> None:
 
 def walk() -> None:
     user, operator = create_user(), create_operator()
-    first = tokens(world.MOBILE_APP, TokenRequest(grant_type="auth", auth_id=user))
+    first = tokens(world.BACKEND, TokenRequest(grant_type="auth", auth_id=user))
     second = refresh(user, first)
     send_and_read(user, second.access_token, operator)
     revoke(second)

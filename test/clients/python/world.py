@@ -14,7 +14,7 @@ GRPC_ADDRESS: Final = os.environ["GATEPOST_GRPC"]
 
 #: Id and secret of the development clients.
 INTERNAL: Final = ("internal", os.environ["GATEPOST_INTERNAL_SECRET"])
-MOBILE_APP: Final = ("mobile-app", os.environ["GATEPOST_MOBILE_APP_SECRET"])
+BACKEND: Final = ("backend", os.environ["GATEPOST_BACKEND_SECRET"])
 BACKOFFICE: Final = ("backoffice", os.environ["GATEPOST_BACKOFFICE_SECRET"])
 
 

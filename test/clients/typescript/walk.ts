@@ -98,7 +98,7 @@ export function environment(name: string): string {
 export const authUrl = environment("GATEPOST_AUTH_URL");
 export const pushUrl = environment("GATEPOST_PUSH_URL");
 export const internal = { username: "internal", password: environment("GATEPOST_INTERNAL_SECRET") };
-const mobileApp = { username: "mobile-app", password: environment("GATEPOST_MOBILE_APP_SECRET") };
+const backend = { username: "backend", password: environment("GATEPOST_BACKEND_SECRET") };
 const backoffice = { username: "backoffice", password: environment("GATEPOST_BACKOFFICE_SECRET") };
 
 /** The value of an Authorization header. */
@@ -132,20 +132,20 @@ export async function walk(gatepost: Gatepost): Promise<void> {
 
 /** create → token → introspect → refresh → revoke: each step is seen by introspection. */
 async function useTokens(gatepost: Gatepost, id: string): Promise<void> {
-  const first = await gatepost.generateTokens(mobileApp, { grant_type: "auth", auth_id: id });
+  const first = await gatepost.generateTokens(backend, { grant_type: "auth", auth_id: id });
   equal(first.token_type, "Bearer");
   ok(first.expires_in > 0);
   const active = await gatepost.introspect(first.access_token);
   equal(active.active, true);
   equal(active.sub, id);
-  equal(active.clientId, mobileApp.username);
+  equal(active.clientId, backend.username);
 
   const refresh = { grant_type: "refresh_token", refresh_token: first.refresh_token } as const;
-  const second = await gatepost.generateTokens(mobileApp, refresh);
+  const second = await gatepost.generateTokens(backend, refresh);
   notEqual(second.refresh_token, first.refresh_token);
   equal((await gatepost.introspect(second.access_token)).active, true);
 
-  ok((await gatepost.revoke(mobileApp, second.refresh_token)).length > 0);
+  ok((await gatepost.revoke(backend, second.refresh_token)).length > 0);
   for (const { access_token } of [first, second]) {
     const inactive = await gatepost.introspect(access_token);
     equal(inactive.active, false);
@@ -155,7 +155,7 @@ async function useTokens(gatepost: Gatepost, id: string): Promise<void> {
 
 /** device → send → history */
 async function notify(gatepost: Gatepost, id: string): Promise<void> {
-  const { access_token } = await gatepost.generateTokens(mobileApp, { grant_type: "auth", auth_id: id });
+  const { access_token } = await gatepost.generateTokens(backend, { grant_type: "auth", auth_id: id });
   const device = { token: `device-${id}`, expiration: "2035-01-20T12:00:00Z" };
   await gatepost.saveDevice(access_token, device, "+05:45");
   equal(await gatepost.summary(access_token), true);

@@ -70,10 +70,10 @@ it("a client made from the descriptor set alone introspects", async () => {
   const introspect = methodOf(definition, "auth.v1.IntrospectionService", "Introspect");
   const authUrl = `${server.origin}/api/auth`;
   const account = await createAccount(authUrl);
-  const { access_token: token } = await signIn(authUrl, account, "mobile-app");
+  const { access_token: token } = await signIn(authUrl, account, "backend");
   const answer = await client.unary(introspect, { token }, internal);
   expect(answer).toMatchObject({ active: true, sub: account.user });
-  await revoke(authUrl, "mobile-app", token);
+  await revoke(authUrl, "backend", token);
   expect(await client.unary(introspect, { token }, internal)).toMatchObject({ active: false, sub: "" });
   await expect(client.unary(introspect, { token })).rejects.toThrow("UNAUTHENTICATED");
 });

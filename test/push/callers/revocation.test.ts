@@ -108,7 +108,7 @@ describe("the auth service on another machine", () => {
     const callers = createCallers({
       issuer: server.settings.issuer,
       audience: "push",
-      userAppClientIds: ["mobile-app"],
+      userAppClientIds: ["backend"],
       backofficeClientId: "backoffice",
       introspection,
       clock: systemClock,
@@ -147,7 +147,7 @@ describe("the auth service on another machine", () => {
     await expect
       .poll(() => callers.user(`Bearer ${token}`).catch(() => "away"))
       .toMatchObject({
-        clientId: "mobile-app",
+        clientId: "backend",
       });
     expect(await callers.user(`Bearer ${revoked}`)).toBeUndefined();
   });
@@ -190,8 +190,8 @@ describe("the auth service on another machine", () => {
     const callers = callersOf({ clientId: "internal", clientSecret: "internal-dev-secret" });
     const api = authApi(server.base);
     const fresh = (await api.newPair((await api.newIdentity()).id)).access_token;
-    expect(await callers.user(`Bearer ${token}`)).toMatchObject({ clientId: "mobile-app" });
-    expect(await callers.user(`Bearer ${fresh}`)).toMatchObject({ clientId: "mobile-app" });
+    expect(await callers.user(`Bearer ${token}`)).toMatchObject({ clientId: "backend" });
+    expect(await callers.user(`Bearer ${fresh}`)).toMatchObject({ clientId: "backend" });
     await api.call("revokeToken", { as: internal, form: { token: fresh } });
     expect(await callers.user(`Bearer ${fresh}`)).toBeUndefined();
     const strangers = callersOf({ clientId: "internal", clientSecret: "another-secret" });
@@ -200,7 +200,7 @@ describe("the auth service on another machine", () => {
 
   test("without its address tokens are checked by signature and claims only", async () => {
     const callers = callersOf(undefined);
-    expect(await callers.user(`Bearer ${revoked}`)).toMatchObject({ clientId: "mobile-app" });
+    expect(await callers.user(`Bearer ${revoked}`)).toMatchObject({ clientId: "backend" });
     expect(await callers.user(`Bearer ${token.slice(0, -4)}AAAA`)).toBeUndefined();
   });
 });

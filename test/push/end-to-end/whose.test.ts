@@ -147,7 +147,7 @@ describe.each(backends)("on %s", (backend) => {
     expect([await look(revoked), await look(deleted)]).toEqual([200, 200]);
     const answer = await fetch(`${server.authBase}/oauth2/v1/revoke`, {
       method: "POST",
-      headers: { authorization: basic("mobile-app", "mobile-app-dev-secret") },
+      headers: { authorization: basic("backend", "backend-dev-secret") },
       body: new URLSearchParams({ token: revoked.as.slice("Bearer ".length) }),
     });
     expect(answer.status).toBe(200);
@@ -174,7 +174,7 @@ describe.each(backends)("on %s", (backend) => {
   });
 
   it("a device whose authorization has ended elsewhere gets nothing more, and the user's others do", async () => {
-    const asApp = basic("mobile-app", "mobile-app-dev-secret");
+    const asApp = basic("backend", "backend-dev-secret");
     async function auth<T>(path: string, fields: Record<string, string>): Promise<T> {
       const answer = await fetch(`${server.authBase}/oauth2/v1/${path}`, {
         method: "POST",

@@ -30,7 +30,7 @@ func register(ctx context.Context, id, phone string) (*auth.TokenPair, error) {
 	}
 	grant := auth.GenerateTokensFormdataRequestBody{GrantType: "auth", AuthId: &id}
 	issued, err := client.GenerateTokensWithFormdataBodyWithResponse(ctx, nil, grant,
-		as("mobile-app", os.Getenv("GATEPOST_MOBILE_APP_SECRET")))
+		as("backend", os.Getenv("GATEPOST_BACKEND_SECRET")))
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ func TestGoOIDC(t *testing.T) {
 	world.Equal(t, "token endpoint", provider.Endpoint().TokenURL, world.AuthURL+"/oauth2/v1/tokens")
 
 	user := world.CreateUser(t, "correct horse battery go-oidc")
-	token := world.AccessToken(t, world.MobileApp, world.MobileAppSecret, user, "correct horse battery go-oidc")
-	verified, err := provider.Verifier(&oidc.Config{ClientID: world.MobileApp}).Verify(t.Context(), token)
+	token := world.AccessToken(t, world.Backend, world.BackendSecret, user, "correct horse battery go-oidc")
+	verified, err := provider.Verifier(&oidc.Config{ClientID: world.Backend}).Verify(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
 	}

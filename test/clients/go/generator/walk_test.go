@@ -40,7 +40,7 @@ func TestWalk(t *testing.T) {
 	pushConfiguration.Servers = push.ServerConfigurations{{URL: world.PushURL}}
 	pushClient := push.NewAPIClient(pushConfiguration)
 	internal := as(t, world.Internal, world.InternalSecret)
-	mobileApp := as(t, world.MobileApp, world.MobileAppSecret)
+	backend := as(t, world.Backend, world.BackendSecret)
 
 	user, phone := world.NewID("generator"), world.NewPhone()
 	creation := *auth.NewIdentityCreation(user, phone)
@@ -53,17 +53,17 @@ func TestWalk(t *testing.T) {
 	answered(t, response, err, http.StatusOK)
 	world.Equal(t, "found id", found.Id, user)
 
-	first, response, err := authClient.OAuthAPI.GenerateTokens(mobileApp).GrantType("auth").AuthId(user).Execute()
+	first, response, err := authClient.OAuthAPI.GenerateTokens(backend).GrantType("auth").AuthId(user).Execute()
 	answered(t, response, err, http.StatusOK)
 	active, response, err := authClient.OAuthAPI.IntrospectToken(internal).Token(first.AccessToken).Execute()
 	answered(t, response, err, http.StatusOK)
 	world.Equal(t, "active", active.Active, true)
 	world.Equal(t, "sub", active.GetSub(), user)
-	world.Equal(t, "clientId", active.GetClientId(), world.MobileApp)
+	world.Equal(t, "clientId", active.GetClientId(), world.Backend)
 	inactive, response, err := authClient.OAuthAPI.IntrospectToken(internal).Token("garbage").Execute()
 	answered(t, response, err, http.StatusOK)
 	world.Equal(t, "active of garbage", inactive.Active, false)
-	pair, response, err := authClient.OAuthAPI.GenerateTokens(mobileApp).GrantType("refresh_token").
+	pair, response, err := authClient.OAuthAPI.GenerateTokens(backend).GrantType("refresh_token").
 		RefreshToken(first.RefreshToken).Execute()
 	answered(t, response, err, http.StatusOK)
 
@@ -107,7 +107,7 @@ func TestWalk(t *testing.T) {
 	world.Equal(t, "id", page.Content[0].Id, made.Id)
 	world.Equal(t, "data", page.Content[0].GetData()["orderId"], "4711")
 
-	_, response, err = authClient.OAuthAPI.RevokeToken(mobileApp).Token(pair.RefreshToken).Execute()
+	_, response, err = authClient.OAuthAPI.RevokeToken(backend).Token(pair.RefreshToken).Execute()
 	answered(t, response, err, http.StatusOK)
 	revoked, response, err := authClient.OAuthAPI.IntrospectToken(internal).Token(pair.AccessToken).Execute()
 	answered(t, response, err, http.StatusOK)

@@ -21,7 +21,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer connection.Close()
-	credentials := base64.StdEncoding.EncodeToString([]byte("internal:" + os.Getenv("GATEPOST_INTERNAL_SECRET")))
+	credentials := base64.StdEncoding.EncodeToString([]byte("api:" + os.Getenv("GATEPOST_API_SECRET")))
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "authorization", "Basic "+credentials)
 
 	introspection := authv1.NewIntrospectionServiceClient(connection)

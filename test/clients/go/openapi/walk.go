@@ -46,7 +46,7 @@ func Walk(t *testing.T, transport http.RoundTripper) {
 	}
 	walk := &walk{T: t, auth: identities, push: devices}
 	user, operator := walk.createUser(), walk.createOperator()
-	first := walk.tokens(world.MobileApp, world.MobileAppSecret,
+	first := walk.tokens(world.Backend, world.BackendSecret,
 		auth.TokenRequest{GrantType: "auth", AuthId: &user})
 	second := walk.refresh(user, first)
 	walk.sendAndRead(user, second.AccessToken, operator)
@@ -163,12 +163,12 @@ func (w *walk) refresh(user string, first auth.TokenPair) auth.TokenPair {
 	world.Equal(w.T, "active", active.Active, true)
 	world.Equal(w.T, "sub", world.Value(w.T, "sub", active.Sub), user)
 	world.Equal(w.T, "userInfo.userId", world.Value(w.T, "userInfo", active.UserInfo).UserId, user)
-	world.Equal(w.T, "clientId", world.Value(w.T, "clientId", active.ClientId), world.MobileApp)
+	world.Equal(w.T, "clientId", world.Value(w.T, "clientId", active.ClientId), world.Backend)
 	world.Equal(w.T, "tokenType", string(world.Value(w.T, "tokenType", active.TokenType)), "Bearer")
 	if expiry := time.Unix(world.Value(w.T, "exp", active.Exp), 0); expiry.Before(time.Now()) {
 		w.Fatalf("exp is past: %s", expiry)
 	}
-	if !slices.Contains(world.Value(w.T, "aud", active.Aud), world.MobileApp) {
+	if !slices.Contains(world.Value(w.T, "aud", active.Aud), world.Backend) {
 		w.Fatalf("aud: %v", *active.Aud)
 	}
 	inactive := w.introspect("garbage")
@@ -176,14 +176,14 @@ func (w *walk) refresh(user string, first auth.TokenPair) auth.TokenPair {
 		w.Fatalf("garbage: %+v", inactive)
 	}
 
-	second := w.tokens(world.MobileApp, world.MobileAppSecret,
+	second := w.tokens(world.Backend, world.BackendSecret,
 		auth.TokenRequest{GrantType: "refresh_token", RefreshToken: &first.RefreshToken})
 	if second.RefreshToken == first.RefreshToken {
 		w.Fatal("the refresh token was not replaced")
 	}
 	refused, err := w.auth.GenerateTokensWithFormdataBodyWithResponse(w.Context(), nil,
 		auth.TokenRequest{GrantType: "refresh_token", RefreshToken: pointer("garbage")},
-		as(world.MobileApp, world.MobileAppSecret))
+		as(world.Backend, world.BackendSecret))
 	w.done(err, refused, http.StatusBadRequest)
 	world.Equal(w.T, "error", string(refused.JSON400.Error), "invalid_grant")
 	return second
@@ -266,7 +266,7 @@ func (w *walk) sendByName(user, token, operator string) {
 
 func (w *walk) revoke(pair auth.TokenPair) {
 	revoked, err := w.auth.RevokeTokenWithFormdataBodyWithResponse(w.Context(), nil,
-		auth.TokenReference{Token: pair.RefreshToken}, as(world.MobileApp, world.MobileAppSecret))
+		auth.TokenReference{Token: pair.RefreshToken}, as(world.Backend, world.BackendSecret))
 	w.done(err, revoked, http.StatusOK)
 	if revoked.JSON200.Message == "" {
 		w.Fatal("the revocation is not confirmed")

@@ -23,7 +23,7 @@ func Introspect(ctx context.Context, token string) (user string, err error) {
 		return "", err
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	request.SetBasicAuth("internal", os.Getenv("GATEPOST_INTERNAL_SECRET"))
+	request.SetBasicAuth("api", os.Getenv("GATEPOST_API_SECRET"))
 	response, err := client.Do(request)
 	if err != nil {
 		return "", err

@@ -16,14 +16,14 @@ var (
 	PushURL          = os.Getenv("GATEPOST_PUSH_URL")
 	GRPCAddress      = os.Getenv("GATEPOST_GRPC")
 	InternalSecret   = os.Getenv("GATEPOST_INTERNAL_SECRET")
-	MobileAppSecret  = os.Getenv("GATEPOST_MOBILE_APP_SECRET")
+	BackendSecret  = os.Getenv("GATEPOST_BACKEND_SECRET")
 	BackofficeSecret = os.Getenv("GATEPOST_BACKOFFICE_SECRET")
 )
 
 // Clients of development mode.
 const (
 	Internal   = "internal"
-	MobileApp  = "mobile-app"
+	Backend  = "backend"
 	Backoffice = "backoffice"
 )
 

@@ -12,7 +12,7 @@ import okhttp3.OkHttpClient
 private val authApi = System.getenv("GATEPOST_AUTH_URL")
 private val pushApi = System.getenv("GATEPOST_PUSH_URL")
 private val internal = callingWith(Credentials.basic("internal", System.getenv("GATEPOST_INTERNAL_SECRET")))
-private val app = callingWith(Credentials.basic("mobile-app", System.getenv("GATEPOST_MOBILE_APP_SECRET")))
+private val app = callingWith(Credentials.basic("backend", System.getenv("GATEPOST_BACKEND_SECRET")))
 
 fun main() {
   val now = System.currentTimeMillis()

@@ -34,7 +34,7 @@ import okhttp3.OkHttpClient
 private val authUrl = environment("GATEPOST_AUTH_URL")
 private val pushUrl = environment("GATEPOST_PUSH_URL")
 private val internal = clientOf(Credentials.basic("internal", environment("GATEPOST_INTERNAL_SECRET")))
-private val mobileApp = clientOf(Credentials.basic("mobile-app", environment("GATEPOST_MOBILE_APP_SECRET")))
+private val backend = clientOf(Credentials.basic("backend", environment("GATEPOST_BACKEND_SECRET")))
 private val backoffice = clientOf(Credentials.basic("backoffice", environment("GATEPOST_BACKOFFICE_SECRET")))
 
 fun main() {
@@ -64,7 +64,7 @@ private fun createIdentity(): String {
 }
 
 private fun useTokens(user: String) {
-  val app = OAuthApi(authUrl, mobileApp)
+  val app = OAuthApi(authUrl, backend)
   val introspector = OAuthApi(authUrl, internal)
   val first = tokensOf(user)
   expect(TokenType.Bearer, first.tokenType)
@@ -72,7 +72,7 @@ private fun useTokens(user: String) {
   val active = introspector.introspectToken(first.accessToken)
   expect(true, active.active)
   expect(user, active.sub)
-  expect("mobile-app", active.clientId)
+  expect("backend", active.clientId)
   expect(TokenType.Bearer, active.tokenType)
   expect(user, active.userInfo?.userId)
   expect(URI(environment("GATEPOST_ISSUER")), active.iss)
@@ -155,7 +155,7 @@ private fun awaitCompletion(operation: OperationApi, id: UUID) {
   }
 }
 
-private fun tokensOf(user: String): TokenPair = OAuthApi(authUrl, mobileApp).generateTokens("auth", authId = user)
+private fun tokensOf(user: String): TokenPair = OAuthApi(authUrl, backend).generateTokens("auth", authId = user)
 
 private fun operatorToken(): String {
   val operator = createIdentity()

@@ -8,7 +8,7 @@ from protect import Unavailable
 AUDIENCE = os.environ["GATEPOST_AUDIENCE"]
 auth = httpx.Client(
     base_url=os.environ["GATEPOST_AUTH_URL"],
-    auth=("internal", os.environ["GATEPOST_INTERNAL_SECRET"]),
+    auth=("api", os.environ["GATEPOST_API_SECRET"]),
     timeout=2,
 )
 

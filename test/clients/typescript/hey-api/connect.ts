@@ -6,22 +6,22 @@ import { createClient as createPush } from "./generated/push/client/index.ts";
 import * as push from "./generated/push/sdk.gen.ts";
 
 const { GATEPOST_AUTH_URL = "", GATEPOST_PUSH_URL = "" } = process.env;
-const { GATEPOST_INTERNAL_SECRET, GATEPOST_MOBILE_APP_SECRET } = process.env;
+const { GATEPOST_INTERNAL_SECRET, GATEPOST_BACKEND_SECRET } = process.env;
 
 const internal = createAuth({
   baseUrl: GATEPOST_AUTH_URL,
   auth: () => `internal:${GATEPOST_INTERNAL_SECRET}`,
 });
-const mobileApp = createAuth({
+const backend = createAuth({
   baseUrl: GATEPOST_AUTH_URL,
-  auth: () => `mobile-app:${GATEPOST_MOBILE_APP_SECRET}`,
+  auth: () => `backend:${GATEPOST_BACKEND_SECRET}`,
 });
 
 /** The user's tokens. @throws if the id or the phone number is taken */
 async function register(id: string, phone: string) {
   const created = await auth.createIdentity({ client: internal, body: { id, phone } });
   if (created.error) throw new Error(`${created.error.code}: ${created.error.detail}`);
-  const issued = await auth.generateTokens({ client: mobileApp, body: { grant_type: "auth", auth_id: id } });
+  const issued = await auth.generateTokens({ client: backend, body: { grant_type: "auth", auth_id: id } });
   if (issued.error) throw new Error(issued.error.error_description);
   return issued.data;
 }

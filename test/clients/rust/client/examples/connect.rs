@@ -24,11 +24,11 @@ async fn register(id: &str, phone: &str) -> Result<auth::TokenPair> {
         other => bail!("the identity was not created: {other:?}"),
     }
 
-    let mobile_app = auth_as("mobile-app", &env::var("GATEPOST_MOBILE_APP_SECRET")?)?;
+    let backend = auth_as("backend", &env::var("GATEPOST_BACKEND_SECRET")?)?;
     let mut tokens = auth::GenerateTokensRequest::default();
     tokens.body.grant_type = "auth".parse()?;
     tokens.body.auth_id = Some(id.into());
-    match mobile_app.generate_tokens(tokens).await? {
+    match backend.generate_tokens(tokens).await? {
         auth::ApiResponse::Ok(response) => Ok(response.body),
         other => bail!("no tokens were issued: {other:?}"),
     }

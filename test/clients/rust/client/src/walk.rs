@@ -59,7 +59,7 @@ pub struct Client {
     auth_url: String,
     push_url: String,
     internal: Credentials,
-    mobile_app: Credentials,
+    backend: Credentials,
     backoffice: Credentials,
 }
 
@@ -74,7 +74,7 @@ impl Client {
             auth_url: environment("GATEPOST_AUTH_URL")?,
             push_url: environment("GATEPOST_PUSH_URL")?,
             internal: Credentials::from_environment("internal", "GATEPOST_INTERNAL_SECRET")?,
-            mobile_app: Credentials::from_environment("mobile-app", "GATEPOST_MOBILE_APP_SECRET")?,
+            backend: Credentials::from_environment("backend", "GATEPOST_BACKEND_SECRET")?,
             backoffice: Credentials::from_environment("backoffice", "GATEPOST_BACKOFFICE_SECRET")?,
         })
     }
@@ -140,13 +140,13 @@ impl Client {
     async fn tokens_of_user(&self, id: &str) -> Result<auth::TokenPair> {
         let auth_id = Some(id.into());
         let body = auth::TokenRequest { grant_type: "auth".parse()?, auth_id, ..Default::default() };
-        self.tokens(&self.mobile_app, body).await
+        self.tokens(&self.backend, body).await
     }
 
     async fn revoke(&self, token: &str) -> Result<()> {
         let mut request = auth::RevokeTokenRequest::default();
         request.body.token = token.into();
-        match self.auth(&self.mobile_app)?.revoke_token(request).await? {
+        match self.auth(&self.backend)?.revoke_token(request).await? {
             auth::ApiResponse::Ok(response) => Ok(ensure!(!response.body.message.is_empty())),
             other => bail!("the token was not revoked: {other:?}"),
         }
@@ -240,7 +240,7 @@ pub async fn walk(client: &Client, transport: &impl Transport) -> Result<()> {
 /// create → token → introspect → refresh → revoke: each step is seen by introspection.
 async fn use_tokens(client: &Client, transport: &impl Transport, id: &str) -> Result<()> {
     let first = client.tokens_of_user(id).await?;
-    let expected = Introspected { active: true, sub: Some(id.into()), client_id: Some("mobile-app".into()) };
+    let expected = Introspected { active: true, sub: Some(id.into()), client_id: Some("backend".into()) };
     let active = transport.introspect(&first.access_token).await?;
     ensure!(active == expected, "{active:?}");
 
@@ -249,7 +249,7 @@ async fn use_tokens(client: &Client, transport: &impl Transport, id: &str) -> Re
         refresh_token: Some(first.refresh_token.clone()),
         ..Default::default()
     };
-    let second = client.tokens(&client.mobile_app, refresh).await?;
+    let second = client.tokens(&client.backend, refresh).await?;
     ensure!(second.refresh_token != first.refresh_token, "the refresh token was not replaced");
     ensure!(transport.introspect(&second.access_token).await?.active, "a fresh token is not active");
 

@@ -17,7 +17,7 @@ async fn main() -> Result<()> {
     let channel = Channel::from_shared(format!("http://{}", env::var("GATEPOST_GRPC")?))?.connect().await?;
     let message = auth::IntrospectRequest { token: env::var("ACCESS_TOKEN")?, ..Default::default() };
     let mut request = tonic::Request::new(message);
-    let credentials = BASE64_STANDARD.encode(format!("internal:{}", env::var("GATEPOST_INTERNAL_SECRET")?));
+    let credentials = BASE64_STANDARD.encode(format!("api:{}", env::var("GATEPOST_API_SECRET")?));
     request.metadata_mut().insert("authorization", MetadataValue::try_from(format!("Basic {credentials}"))?);
 
     let response = IntrospectionServiceClient::new(channel).introspect(request).await?.into_inner();

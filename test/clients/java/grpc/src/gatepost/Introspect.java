@@ -14,7 +14,7 @@ public final class Introspect {
   private Introspect() {}
 
   public static void main(String[] args) {
-    var credentials = ("internal:" + System.getenv("GATEPOST_INTERNAL_SECRET")).getBytes(StandardCharsets.UTF_8);
+    var credentials = ("api:" + System.getenv("GATEPOST_API_SECRET")).getBytes(StandardCharsets.UTF_8);
     var headers = new Metadata();
     headers.put(
         Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),

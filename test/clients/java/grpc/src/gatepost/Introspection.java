@@ -38,7 +38,7 @@ public final class Introspection {
     expect(true, active.getActive());
     expect(environment("USER_ID"), active.getSub());
     expect(environment("USER_ID"), active.getUserInfo().getUserId());
-    expect("mobile-app", active.getClientId());
+    expect("backend", active.getClientId());
     expect("Bearer", active.getTokenType());
     expect(true, active.getAudList().contains("storefront"));
     expect(environment("GATEPOST_ISSUER"), active.getIss());

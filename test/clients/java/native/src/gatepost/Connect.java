@@ -18,7 +18,7 @@ public final class Connect {
 
   public static void main(String[] args) throws Exception {
     var internal = auth(basic("internal", System.getenv("GATEPOST_INTERNAL_SECRET")));
-    var app = auth(basic("mobile-app", System.getenv("GATEPOST_MOBILE_APP_SECRET")));
+    var app = auth(basic("backend", System.getenv("GATEPOST_BACKEND_SECRET")));
 
     var now = String.valueOf(System.currentTimeMillis());
     var creation = new IdentityCreation().id("u-" + now).phone("+1202" + (2_000_000 + System.nanoTime() % 7_000_000));

@@ -46,7 +46,7 @@ import java.util.concurrent.ThreadLocalRandom;
 /** Create, token, introspect, refresh, revoke; device, send, history. Ends with an exception where a step fails. */
 public final class Walk {
   private static final String INTERNAL = basic("internal", "GATEPOST_INTERNAL_SECRET");
-  private static final String MOBILE_APP = basic("mobile-app", "GATEPOST_MOBILE_APP_SECRET");
+  private static final String BACKEND = basic("backend", "GATEPOST_BACKEND_SECRET");
   private static final String BACKOFFICE = basic("backoffice", "GATEPOST_BACKOFFICE_SECRET");
 
   private Walk() {}
@@ -81,7 +81,7 @@ public final class Walk {
   }
 
   private static void useTokens(String user) throws Exception {
-    var app = new OAuthApi(auth(MOBILE_APP));
+    var app = new OAuthApi(auth(BACKEND));
     var internal = new OAuthApi(auth(INTERNAL));
     var first = tokensOf(user);
     expect(TokenType.BEARER, first.getTokenType());
@@ -89,7 +89,7 @@ public final class Walk {
     var active = internal.introspectToken(asking(first));
     expect(true, active.getActive());
     expect(user, active.getSub());
-    expect("mobile-app", active.getClientId());
+    expect("backend", active.getClientId());
     expect(TokenType.BEARER, active.getTokenType());
     expect(user, active.getUserInfo().getUserId());
     check(active.getAud().contains("storefront"), "the audience");
@@ -203,7 +203,7 @@ public final class Walk {
   }
 
   private static TokenPair tokensOf(String user) throws Exception {
-    return new OAuthApi(auth(MOBILE_APP))
+    return new OAuthApi(auth(BACKEND))
         .generateTokens(APIGenerateTokensRequest.newBuilder().grantType("auth").authId(user).build());
   }
 
