@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import httpx
 
@@ -41,6 +42,14 @@ def _form(operation: str, body: str) -> Example:
     return Example("POST", f"auth/oauth2/v1/{operation}", body, FORM)
 
 
+def _described(name: str, value: str) -> Example:
+    return _form("tokens", urlencode({"grant_type": "auth", "auth_id": "u-1", name: value}))
+
+
+def _challenge(**parameters: str) -> Example:
+    return _form("authorize-challenge", urlencode({"client_id": "app"} | parameters))
+
+
 def _device(
     expiration: str = "2035-01-01T00:00:00Z", provider: str = "outbox", offset: str = "Z", language: str = "de"
 ) -> Example:
@@ -67,6 +76,13 @@ def _text(language: str, message: str = "Hello") -> str:
 def _texts(*texts: str, more: str = "") -> Example:
     return _to(content=f'"texts": {{{", ".join(texts)}}}{more}')
 
+
+_BEGINNING: Final = {
+    "response_type": "code",
+    "login_hint": "+12025550123",
+    "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+    "code_challenge_method": "S256",
+}
 
 _MANY_NAMES: Final = "".join(f"{{{{a{n}}}}}" for n in range(21))
 
@@ -143,6 +159,20 @@ REFUSALS: Final = [
     (r"/body/\w+ is required for grant_type=\w+", _form("tokens", "grant_type=password")),
     ("/body/grant_type is required", _form("tokens", "grant_type=")),
     ("/body/token is required", _form("introspect", "token=")),
+    # What a challenge begins with depends on what else is there, and which texts are phone numbers is known elsewhere.
+    ("/body/response_type must be code", _challenge(**_BEGINNING | {"response_type": "token"})),
+    ("/body/login_hint must be a phone number in international format", _challenge(**_BEGINNING | {"login_hint": "a"})),
+    ("/body/code_challenge must be a SHA-256 in base64url", _challenge(**_BEGINNING | {"code_challenge": "a"})),
+    ("/body/code_challenge_method must be S256", _challenge(**_BEGINNING | {"code_challenge_method": "plain"})),
+    ("/body/otp must not be beside login_hint, .*", _challenge(login_hint="+12025550123", otp="123456")),
+    # Only a client without a secret proves a key.
+    ("/header/DPoP is missing: .*", _challenge(**_BEGINNING)),
+    # What a device is called, and JSON within a form.
+    ("/body/device_name must have no control characters .*", _described("device_name", "\u0007")),
+    ("/body/metadata is not valid JSON", _described("metadata", "{")),
+    ("/body/metadata must be a JSON object", _described("metadata", "[]")),
+    (r"/body/metadata is larger than \d+ bytes", _described("metadata", f'{{"a": "{"ü" * 1_030}"}}')),
+    (r"/body/metadata has more than \d+ members", _described("metadata", json.dumps({str(n): n for n in range(17)}))),
     ("/body/token is required", _form("revoke", "token=")),
     # Which days a month has, and which zones the IANA names; offsets are multiples of 15 minutes, up to 14 hours.
     ("/body/expiration is not a date-time", _device(expiration="2035-02-30T00:00:00Z")),
@@ -152,14 +182,17 @@ REFUSALS: Final = [
     ("/body/expiration must be a moment in the future", _device(expiration="2001-01-01T00:00:00Z")),
 ]
 
-# What clients, grants, tokens and scopes there are (RFC 6749 section 5.2).
+# What clients, grants, tokens, scopes, sessions and proofs there are (RFC 6749 section 5.2, RFC 9449 section 5).
 _OAUTH_ERRORS: Final = {
     "invalid_client",
+    "invalid_dpop_proof",
     "invalid_grant",
     "invalid_scope",
+    "invalid_session",
     "invalid_token",
     "unauthorized_client",
     "unsupported_grant_type",
+    "use_dpop_nonce",
 }
 
 
@@ -192,7 +225,7 @@ def send(example: Example) -> httpx.Response:
     """Sends it with credentials that the operation takes."""
     service, path = example.path.split("/", 1)
     url = f"{os.environ[f'GATEPOST_{service.upper()}_URL']}/{path}"
-    client = "mobile-app" if path.endswith("/tokens") else "internal"
+    client = "backend" if path.endswith("/tokens") else "internal"
     auth = (client, os.environ[f"GATEPOST_{client.upper().replace('-', '_')}_SECRET"]) if service == "auth" else None
     token = os.environ["GATEPOST_OPERATOR_TOKEN" if path.endswith(("/push", "/notifications")) else "GATEPOST_USER_TOKEN"]
     headers = {"authorization": f"Bearer {token}"} | example.headers
