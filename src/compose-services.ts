@@ -84,8 +84,8 @@ export async function composeServices(
           subscribers,
           eventLog: eventLogOf(auth),
           callerAddress,
-          showMessage: async ({ phone, code, at }) =>
-            (await makingVerifier)?.show({ phone, code, sentAt: at }),
+          showMessage: async ({ phone, code }) =>
+            (await makingVerifier)?.show({ phone, code, sentAt: new Date() }),
         }),
       ),
     makingPush,
