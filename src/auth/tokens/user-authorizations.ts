@@ -92,8 +92,10 @@ const selectPage = prepared(
           and ${authorization.createdAt} > ${identity.createdAt} - ${clockSeconds}::int * interval '1 second'
           and ${condition}
         order by ${authorization.identityId} desc, ${authorization.id} desc ${enough})`;
-    const unmarked = sql`${authorization.revokedAt} is null and (not ${active}::boolean or ${isActive})`;
-    const marked = sql`${authorization.revokedAt} is not null and not ${active}::boolean`;
+    // A subquery, or PostgreSQL plans for few that are active, and sorts all of the identity's.
+    const all = sql`not (select ${active}::boolean)`;
+    const unmarked = sql`${authorization.revokedAt} is null and (${all} or ${isActive})`;
+    const marked = sql`${authorization.revokedAt} is not null and ${all}`;
     return sql`
     select ${listed} from ${identities} i cross join lateral (${newest(unmarked)} union all ${newest(marked)}) as a
     where ${identity.id} = ${identityId} order by ${authorization.id} desc limit ${count}::int`;
