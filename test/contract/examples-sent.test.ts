@@ -42,7 +42,7 @@ const refused: Readonly<Record<string, string>> = {
   "generateTokens phoneOtp": "invalid_grant",
   "generateTokens phoneOtpToken": "invalid_grant",
   "generateTokens refresh": "invalid_grant",
-  "challengeAuthorization begin": "invalid_client",
+  "challengeAuthorization begin": "/header/DPoP is missing",
   "challengeAuthorization otp": "/header/DPoP is missing",
   "challengeAuthorization again": "/header/DPoP is missing",
   "challengeAuthorization as it is filled in": "beside login_hint",

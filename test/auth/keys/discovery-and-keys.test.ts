@@ -243,7 +243,7 @@ describe("what is public", () => {
         subject_types_supported: ["public"],
         id_token_signing_alg_values_supported: ["RS256"],
         token_endpoint_auth_methods_supported: ["client_secret_basic", "none"],
-        scopes_supported: ["notifications:send", "orders", "profile"],
+        scopes_supported: ["notifications:send", "orders", "profile", "sessions"],
       });
     });
 
