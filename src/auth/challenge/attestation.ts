@@ -1,11 +1,11 @@
 import { createPublicKey } from "node:crypto";
-import { calculateJwkThumbprint, type JWTPayload } from "jose";
+import type { JWTPayload } from "jose";
 import type { Clock } from "../../platform/base/clock.ts";
 import { ServiceError } from "../../platform/base/errors.ts";
 import { algorithmOf, isNumericDate, readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import type { Client } from "../clients/client-repository.ts";
 import { AuthErrorKinds } from "../errors.ts";
-import { publicKeyIn } from "../proofs/proof.ts";
+import { keyIn } from "../proofs/proof.ts";
 
 /** What is presented: the header OAuth-Client-Attestation, and the thumbprint of the key that the app has proven. */
 interface Presented {
@@ -27,9 +27,7 @@ export async function requireAttestation(
   if (attestationKeys.length === 0) return;
   const now = clock.now() / 1000;
   const { exp, nbf = 0, cnf } = (await attested(header, clientId, attestationKeys)) ?? {};
-  const key = publicKeyIn(Object(cnf).jwk);
-  const isOfKey =
-    key && (await calculateJwkThumbprint(key.export({ format: "jwk" }), "sha256")) === keyThumbprint;
+  const isOfKey = keyIn(Object(cnf).jwk)?.thumbprint === keyThumbprint;
   if (!isOfKey || !isNumericDate(exp) || !isNumericDate(nbf) || nbf > now + skewSeconds) {
     throw new ServiceError(
       AuthErrorKinds.invalidAttestation,

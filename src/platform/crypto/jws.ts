@@ -1,5 +1,5 @@
 /** A JWT in the compact serialization (RFC 7515 section 7.1): read and verified, never throwing for a token. */
-import type { KeyObject } from "node:crypto";
+import { type JsonWebKey, type KeyObject, verify } from "node:crypto";
 import { type JWTPayload, type JWTVerifyOptions, jwtVerify } from "jose";
 import { repeatedMember } from "../base/json-members.ts";
 
@@ -7,6 +7,7 @@ import { repeatedMember } from "../base/json-members.ts";
 interface Jws {
   readonly token: string;
   readonly header: Readonly<Record<string, unknown>>;
+  readonly claims: Readonly<Record<string, unknown>>;
   /** The media type in `typ` (RFC 7515 section 4.1.9), in lower case and without `application/`; undefined: none. */
   readonly type: string | undefined;
 }
@@ -34,12 +35,12 @@ export function readJws(token: string): Jws | undefined {
   const [, header = "", payload = "", signature = ""] = compactPattern.exec(token) ?? [];
   // The unused bits of the last character must be zero. Those of the other parts are signed.
   if (Buffer.from(signature, "base64url").toString("base64url") !== signature) return undefined;
-  const parameters = objectIn(header);
+  const [parameters, claims] = [objectIn(header), objectIn(payload)];
   // RFC 7797: an unencoded payload. Without `crit`, a library that does not implement `b64` ignores it.
-  if (!parameters || Object.hasOwn(parameters, "b64") || !objectIn(payload)) return undefined;
+  if (!parameters || Object.hasOwn(parameters, "b64") || !claims) return undefined;
   const { typ } = parameters;
   if (typ !== undefined && typeof typ !== "string") return undefined;
-  return { token, header: parameters, type: typ?.toLowerCase().replace(/^application\//, "") };
+  return { token, header: parameters, claims, type: typ?.toLowerCase().replace(/^application\//, "") };
 }
 
 /** Whether a claim is a NumericDate (RFC 7519 section 2): seconds since 1970, which may have a fraction. */
@@ -57,6 +58,25 @@ export async function verifiedClaims(
     return (await jwtVerify(token, key, { ...rules, algorithms: [...algorithms] })).payload;
   } catch {
     return undefined;
+  }
+}
+
+/**
+ * Whether the public key has signed a JWT by ES256 (RFC 7518 section 3.4). jose would take four times as long with a key
+ * that it has not seen before.
+ */
+export function isSignedByEs256({ token, header }: Jws, key: JsonWebKey): boolean {
+  if (header["alg"] !== "ES256" || Object.hasOwn(header, "crit")) return false;
+  const end = token.lastIndexOf(".");
+  const [input, signature] = [
+    Buffer.from(token.slice(0, end)),
+    Buffer.from(token.slice(end + 1), "base64url"),
+  ];
+  try {
+    return verify("sha256", input, { key, format: "jwk", dsaEncoding: "ieee-p1363" }, signature);
+  } catch {
+    // No point of the curve.
+    return false;
   }
 }
 
