@@ -1082,7 +1082,8 @@ export interface components {
          */
         ChallengeErrorCode: "invalid_request" | "invalid_client" | "unauthorized_client" | "invalid_scope" | "insufficient_authorization" | "invalid_session" | "access_denied" | "invalid_dpop_proof" | "use_dpop_nonce" | "invalid_client_attestation" | "use_fresh_attestation" | "slow_down";
         /**
-         * @description The closed list of OAuth error codes.
+         * @description The closed list of OAuth error codes. `invalid_dpop_proof` and `use_dpop_nonce` (RFC 9449) are for clients of the
+         *     method `none` alone, where a request has the header `DPoP`.
          * @enum {string}
          */
         OAuthErrorCode: "invalid_request" | "invalid_client" | "invalid_grant" | "unauthorized_client" | "unsupported_grant_type" | "invalid_scope" | "invalid_token" | "invalid_dpop_proof" | "use_dpop_nonce" | "slow_down" | "server_error" | "temporarily_unavailable";

@@ -5,8 +5,9 @@
  *   in requests   every value that was accepted must still be accepted: before within after
  *   in responses  every value that is sent must have been possible before: after within before
  *
- * There are two special cases. A removed property breaks in both directions, since some client may read or send
- * it. A new property breaks in neither, unless a request must carry it.
+ * There are three special cases. A removed property breaks in both directions, since some client may read or send
+ * it. A new property breaks in neither, unless a request must carry it. A new value in a response breaks nobody where
+ * `x-only-with-header` lists it under a request header that is new too: no client of the older document sends it.
  *
  * Where containment cannot be decided (a pattern that changed, `not`, `if`), a change counts as breaking:
  * it can be declared, while a silent break cannot be taken back.
@@ -14,6 +15,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Json, JsonObject } from "./document.ts";
 import { arrayOf, entriesOf, objectOf, referenceOf, resolveObject, stringsOf } from "./document.ts";
+import { operationsOf } from "./operations.ts";
 import { alternatives } from "./schema-alternatives.ts";
 
 /** Where a value is sent. */
@@ -38,6 +40,8 @@ export class SchemaComparison {
   readonly #before: JsonObject;
   readonly #after: JsonObject;
   readonly #direction: Direction;
+  /** The parameters of all operations of the older document. */
+  readonly #knownParameters: ReadonlySet<string>;
   /** Results so far. They also end the recursion in schemas that contain themselves. */
   readonly #known = new Map<string, readonly Finding[]>();
 
@@ -45,6 +49,8 @@ export class SchemaComparison {
     this.#before = before;
     this.#after = after;
     this.#direction = direction;
+    const operations = [...operationsOf(before).values()];
+    this.#knownParameters = new Set(operations.flatMap(({ parameters }) => [...parameters.keys()]));
   }
 
   /** The breaking changes from one schema to the other; an absent schema allows anything. */
@@ -111,8 +117,16 @@ export class SchemaComparison {
     const verb = this.#request ? "removed" : "added";
     if (some === undefined)
       return [{ at: "", what: `values other than ${all.map(show).join(", ")} ${verb}` }];
-    const extra = some.filter((value) => !all.some((other) => isDeepStrictEqual(value, other)));
+    const unseen = this.#request ? [] : this.#onlyWithNewHeaders(inner);
+    const extra = some.filter((value) => ![...all, ...unseen].some((one) => isDeepStrictEqual(value, one)));
     return extra.map((value) => ({ at: "", what: `value ${show(value)} ${verb}` }));
+  }
+
+  /** The values of a response that no client of the older document gets. */
+  #onlyWithNewHeaders(schema: JsonObject): Json[] {
+    return entriesOf(schema["x-only-with-header"]).flatMap(([header, values]) =>
+      this.#knownParameters.has(`header:${header.toLowerCase()}`) ? [] : arrayOf(values),
+    );
   }
 
   #properties(before: JsonObject, after: JsonObject): Finding[] {
