@@ -58,10 +58,12 @@ const path = "/oauth2/v1/authorize-challenge";
 export function createChallenge(dependencies: Dependencies): ChallengeAuthorization {
   const { authenticator, codes, authorizationCodes, findPhoneHolder, verifyProof, clock } = dependencies;
 
+  /** A client without a secret, which may have been disabled since it began. */
+  const clientWith = async (id: string) =>
+    (await authenticator.publicClient(id)) ?? Promise.reject(invalidClient());
+
   async function begin({ parameters, proof, attestation, address }: ChallengeRequest): Promise<never> {
-    const caller = await authenticator.publicClient(parameters.client_id ?? "");
-    if (!caller) throw invalidClient();
-    const { clientId, client } = caller;
+    const { clientId, client } = await clientWith(parameters.client_id ?? "");
     if (!client.grantTypes.includes("authorization_code")) throw mayNotBegin();
     const { phone, codeChallenge } = beginning(parameters);
     const { scope } = parameters;
@@ -83,6 +85,7 @@ export function createChallenge(dependencies: Dependencies): ChallengeAuthorizat
     const keyThumbprint = await verifyProof(request.proof, path);
     const clientId = client_id ?? (await authorizationCodes.clientOf(authSession));
     if (clientId === undefined) throw invalidSession();
+    await clientWith(clientId);
     const session = { authSession, clientId, keyThumbprint };
     if (otp === undefined) {
       const resent = await codes.resend(session, request.address);

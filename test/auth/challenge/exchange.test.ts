@@ -12,7 +12,7 @@ describe.each(deployments)("the exchange of a code: $name", (deployment) => {
   const cleanup = suiteCleanup();
   beforeAll(async () => {
     fleet = await startFleet(deployment, {
-      env: { ...withClients(appClient("app"), appClient("other")), ...generousLimits },
+      env: { ...withClients(appClient("app"), appClient("other"), appClient("leaving")), ...generousLimits },
     });
     cleanup.defer(() => fleet.stop());
   });
@@ -108,6 +108,10 @@ describe.each(deployments)("the exchange of a code: $name", (deployment) => {
           ...{ as: internal, path: { id }, json: { password: "correct horse battery staple" } },
         }),
     ],
+    [
+      "all sessions were ended by an operator",
+      (id) => fleet.next().call("endAllAuthorizations", { as: internal, path: { id } }),
+    ],
     ["the identity was deleted", (id) => fleet.next().call("deleteIdentity", { as: internal, path: { id } })],
   ])("where %s between code and exchange, the code is invalid", async (_what, change) => {
     const { id, phone } = await fleet.next().newIdentity({ phone: newMobilePhone() });
@@ -117,6 +121,27 @@ describe.each(deployments)("the exchange of a code: $name", (deployment) => {
     expectRefused(await app.exchange(code));
     expectRefused(await app.exchange(code));
   });
+
+  test.runIf(deployment.backend === "PostgreSQL")(
+    "a client that was disabled meanwhile gets no code, no message and no pair",
+    async () => {
+      const { phone } = await fleet.next().newIdentity({ phone: newMobilePhone() });
+      const app = await newApp("leaving");
+      const auth_session = await app.session(phone);
+      const otp = await sentCode(fleet.servers, phone);
+      const { body } = await app.challenge({ auth_session, otp });
+      await fleet.store.read((query) =>
+        query("update auth.clients set disabled_at = now() where client_id = 'leaving'"),
+      );
+      const exchange = () => app.exchange(Object(body).authorization_code);
+      // For a second a process may take the client for an enabled one; the statement that grants does not.
+      expect((await exchange()).status).toBe(400);
+      await expect.poll(async () => Object((await exchange()).body).error).toBe("invalid_client");
+      const errorOf = async (form: Record<string, string>) =>
+        Object((await app.challenge({ auth_session, ...form })).body).error;
+      for (const form of [{}, { otp }]) await expect.poll(() => errorOf(form)).toBe("invalid_client");
+    },
+  );
 
   test.runIf(deployment.backend === "PostgreSQL")(
     "a code expires after a minute, and so does its repeat",
