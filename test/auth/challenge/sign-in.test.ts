@@ -1,5 +1,5 @@
 /** An app without a secret signs its user in: by oauth4webapi and fetch, and what is refused on the way. */
-import { generateKeyPair as generateKeys } from "node:crypto";
+import { createSecretKey, generateKeyPair as generateKeys, type KeyObject } from "node:crypto";
 import { promisify } from "node:util";
 import { exportJWK, SignJWT } from "jose";
 import {
@@ -21,7 +21,7 @@ import {
   validateAuthResponse,
 } from "oauth4webapi";
 import { beforeAll, describe, expect, test } from "vitest";
-import { type AuthApi, authApi } from "../../support/auth-api.ts";
+import { type AuthApi, authApi, mobileApp } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { appClient, newKeyPair, type PublicApp, proofOf, publicApp } from "../../support/public-app.ts";
@@ -30,7 +30,11 @@ import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const insecure = { [allowInsecureRequests]: true } as const;
 const attested = await promisify(generateKeys)("ec", { namedCurve: "P-256" });
-const attestedPem = attested.publicKey.export({ type: "spki", format: "pem" });
+const attestedByRsa = await promisify(generateKeys)("rsa", { modulusLength: 2048 });
+const attestedByEd25519 = await promisify(generateKeys)("ed25519", {});
+const [attestedPem = "", ...attestedPems] = [attested, attestedByRsa, attestedByEd25519].map(
+  ({ publicKey }) => publicKey.export({ type: "spki", format: "pem" }),
+);
 
 let server: AuthServer;
 let api: AuthApi;
@@ -41,7 +45,7 @@ beforeAll(async () => {
   const clients = withClients(
     appClient("app"),
     appClient("joining", { clientSettings: { signUp: true } }),
-    appClient("attested", { clientSettings: { attestationKeys: [attestedPem] } }),
+    appClient("attested", { clientSettings: { attestationKeys: [attestedPem, attestedPems.join("")] } }),
   );
   server = await startAuthServer("PGlite", { env: { ...clients, ...generousLimits } });
   cleanup.defer(() => server.stop());
@@ -121,11 +125,24 @@ test("the metadata name the endpoint, the method for each operation, and the alg
   });
 });
 
+test("a proof is nothing to a client with a secret, not even a bad one", async () => {
+  const { id } = await api.newIdentity();
+  const form = { grant_type: "auth", auth_id: id };
+  const granted = await api.call("generateTokens", { as: mobileApp, form, headers: { DPoP: "x" } });
+  expect(granted.status, granted.text).toBe(200);
+});
+
 test("a client without a secret is nobody at introspection, and may use its grants only", async () => {
   const introspection = await api.call("introspectToken", { form: { client_id: "app", token: "x" } });
   expect(errorOf(introspection)).toMatchObject({ status: 401, error: "invalid_client" });
   const other = await app.token({ grant_type: "auth", auth_id: "x" });
   expect(errorOf(other)).toMatchObject({ status: 400, error: "unauthorized_client" });
+  const asAnother = await app.token({
+    client_id: "mobile-app",
+    grant_type: "refresh_token",
+    refresh_token: "x",
+  });
+  expect(errorOf(asAnother)).toMatchObject({ status: 400, error: "invalid_client" });
   const withBasic = await api.token({ grant_type: "refresh_token", refresh_token: "x" }, "Basic YXBwOg==");
   expect(errorOf(withBasic)).toMatchObject({ status: 400, error: "invalid_client" });
 });
@@ -168,6 +185,15 @@ describe("a proof is refused", () => {
     ["for another endpoint", { claims: { htu: other } }],
     ["without a jti", { claims: { jti: undefined } }],
     ["without a key", { header: { jwk: undefined } }],
+    [
+      "with a key of another curve",
+      { header: { jwk: { kty: "EC", crv: "P-384", x: "A".repeat(64), y: "A".repeat(64) } } },
+    ],
+    [
+      "with no point of the curve",
+      { header: { jwk: { kty: "EC", crv: "P-256", x: "A".repeat(43), y: "A".repeat(43) } } },
+    ],
+    ["with a symmetric key", { header: { jwk: { kty: "oct", k: "A".repeat(43) } } }],
   ])("%s", async (_what, parts) => {
     const proof = await proofOf(app.keys, targetOf("tokens"), parts);
     const form = { grant_type: "refresh_token", refresh_token: "x" };
@@ -215,7 +241,11 @@ describe("a proof is refused", () => {
 });
 
 describe("a client with attestation keys", () => {
-  async function attestation(claims: object = {}, by = attested.privateKey, alg = "ES256"): Promise<string> {
+  async function attestation(
+    claims: object = {},
+    by: KeyObject = attested.privateKey,
+    alg = "ES256",
+  ): Promise<string> {
     const jwk = await exportJWK(attestedApp.keys.publicKey);
     const exp = Math.floor(Date.now() / 1000) + 60;
     return new SignJWT({ sub: "attested", exp, cnf: { jwk }, ...claims })
@@ -229,9 +259,17 @@ describe("a client with attestation keys", () => {
       header === undefined ? {} : { "OAuth-Client-Attestation": header },
     );
 
-  test("begins with an attestation of its back end for its key", async () => {
-    expect(errorOf(await begin(await attestation()))).toMatchObject({ error: "insufficient_authorization" });
-  });
+  test.each([
+    ["ES256", attested],
+    ["RS256", attestedByRsa],
+    ["EdDSA", attestedByEd25519],
+  ] as const)(
+    "begins with an attestation of its back end for its key, by %s",
+    async (alg, { privateKey }) => {
+      const header = await attestation({}, privateKey, alg);
+      expect(errorOf(await begin(header))).toMatchObject({ error: "insufficient_authorization" });
+    },
+  );
 
   test("does not begin with none, another's, one for another key or client, or one that has expired", async () => {
     const other = await promisify(generateKeys)("ec", { namedCurve: "P-256" });
@@ -240,6 +278,8 @@ describe("a client with attestation keys", () => {
       undefined,
       "garbled",
       await attestation({}, other.privateKey),
+      await attestation({}, createSecretKey(Buffer.from(attestedPem)), "HS256"),
+      `${(await attestation()).split(".", 2).join(".")}.AA`,
       await attestation({ sub: "app" }),
       await attestation({ cnf: { jwk: await exportJWK(publicKey) } }),
       await attestation({ exp: undefined }),

@@ -17,7 +17,11 @@ describe.each(deployments)("bound refresh tokens: $name", (deployment) => {
     // Each repeat at "hasty" is later than its window.
     const hasty = appClient("hasty", { tokenSettings: { refreshGraceSeconds: 0 } });
     fleet = await startFleet(deployment, {
-      env: { ...withClients(appClient("app"), hasty), ...generousLimits },
+      env: {
+        ...withClients(appClient("app"), hasty),
+        ...generousLimits,
+        JANITOR_INTERVAL_SECONDS: "1",
+      },
     });
     cleanup.defer(() => fleet.stop());
   });
@@ -99,7 +103,7 @@ describe.each(deployments)("bound refresh tokens: $name", (deployment) => {
   });
 
   test.runIf(deployment.backend === "PostgreSQL")(
-    "a day later too, while nothing of it is in the table that the janitor goes through",
+    "a day later too, after the janitor has run, and while nothing of it is in the table that it goes through",
     async () => {
       const { id, app, pair } = await signedIn("app");
       const lost = await refreshed(app, pair);
@@ -107,9 +111,13 @@ describe.each(deployments)("bound refresh tokens: $name", (deployment) => {
       const apart = await fleet.store.read(async (query) => {
         await query(`update auth.authorizations set replaced_at = replaced_at - interval '1 day'
           where id = '${authorizationId}'`);
+        await query(`insert into auth.sent_codes (id, prefix, sent_at)
+          values (gen_random_uuid(), 'of long ago', now() - interval '2 days')`);
         return query(`select from auth.replaced_tokens where authorization_id = '${authorizationId}'`);
       });
       expect(apart).toHaveLength(0);
+      const ofLongAgo = "select from auth.sent_codes where prefix = 'of long ago'";
+      await expect.poll(() => fleet.store.read((query) => query(ofLongAgo))).toHaveLength(0);
       expect((await refreshed(app, pair)).refresh_token).toBe(lost.refresh_token);
       await expect.poll(() => typesOf(id, late)).toBe(1);
     },

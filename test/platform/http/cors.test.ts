@@ -85,10 +85,12 @@ it("lets pages send every header that an operation takes, and read every one of 
   );
   expect(policy.allowedHeaders).toEqual(expect.arrayContaining(sent.map(({ name }) => name)));
   expect(policy.allowedHeaders).toEqual(
-    expect.arrayContaining(["X-Api-Key", "barrier-user-utc-offset", "Idempotency-Key"]),
+    expect.arrayContaining([
+      ...["X-Api-Key", "barrier-user-utc-offset", "Idempotency-Key", "DPoP", "OAuth-Client-Attestation"],
+    ]),
   );
   expect(policy.exposedHeaders).toEqual(
-    expect.arrayContaining(["ETag", "Notification-Id", "Retry-After", "WWW-Authenticate"]),
+    expect.arrayContaining(["ETag", "Notification-Id", "Retry-After", "WWW-Authenticate", "DPoP-Nonce"]),
   );
 });
 
