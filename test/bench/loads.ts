@@ -87,6 +87,8 @@ interface Target {
   readonly port: number;
   readonly path: string;
   readonly authorization: string;
+  /** Of a client without a secret, in place of the authorization. */
+  readonly proof?: string | undefined;
 }
 
 /** A request of HTTP/1.1 with a form, as bytes. */
@@ -100,9 +102,10 @@ export function refreshOf(body: string): string | undefined {
   return token === undefined ? undefined : `grant_type=refresh_token&refresh_token=${token}`;
 }
 
-function post({ port, path, authorization }: Target, type: string, body: Uint8Array): Buffer {
+function post({ port, path, authorization, proof }: Target, type: string, body: Uint8Array): Buffer {
+  const caller = proof === undefined ? `Authorization: ${authorization}` : `DPoP: ${proof}`;
   const head =
-    `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${authorization}\r\n` +
+    `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n${caller}\r\n` +
     `Content-Type: ${type}\r\nContent-Length: ${body.length}\r\n\r\n`;
   return Buffer.concat([Buffer.from(head), body]);
 }

@@ -16,6 +16,7 @@ import { usageIn } from "../../scripts/command.ts";
 import { readArguments } from "../../src/command.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
+import { proofOf } from "../support/public-app.ts";
 import {
   compare,
   type Figures,
@@ -37,7 +38,7 @@ import {
 import type { Protocol } from "./loads.ts";
 import { printOpen } from "./open-loop.ts";
 import { median } from "./percentiles.ts";
-import { refreshedRows } from "./prepare.ts";
+import { issuer, refreshedRows } from "./prepare.ts";
 import { databaseCore, measure, pinned, startBenchServer } from "./processes.ts";
 import { portAt, ports } from "./product.ts";
 import { print } from "./progress.ts";
@@ -181,7 +182,18 @@ async function bench(contestants: Contestants): Promise<void> {
           ...[`${callers}`, "20", duration],
         ]),
     };
-    await compare([subject], contestants);
+    const bound: Subject = {
+      name: "Refresh, bound to a key, of unbound",
+      aims: { share: 0.8 },
+      ceiling: (contestant) => subject.product(contestant, seconds),
+      product: async ({ place, preparation }, duration) =>
+        measure(1, "load-refresh.ts", [
+          ...[`${portAt(ports.http, place)}`, "", preparation.refreshes, `${callers}`, "20", duration],
+          await proofOf(preparation.appKeys, `${issuer}/oauth2/v1/tokens`),
+        ]),
+      isNew: true,
+    };
+    await compare([subject, bound], contestants);
     const { bytes, heapOnlyShare } = await refreshedRows(first.preparation.database);
     print(
       `${"Rows that were refreshed".padEnd(36)}${String(bytes).padStart(8)} bytes at most (aim: 400: ${verdict(bytes <= 400)}), ` +

@@ -3,19 +3,23 @@ import { randomBytes } from "node:crypto";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { calculateJwkThumbprint, exportJWK } from "jose";
 import postgres from "postgres";
 import { createKeyStore } from "../../src/auth/keys/key-store.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { createAccessTokens, newJti } from "../../src/auth/tokens/access-token.ts";
+import { encodeRefreshToken, hashPart, newRefreshToken } from "../../src/auth/tokens/refresh-token.ts";
 import { systemClock } from "../../src/platform/base/clock.ts";
 import { uuidv7 } from "../../src/platform/crypto/random.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { createTestDatabase, postgresSettings, type TestDatabase } from "../support/backends.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { newSigningKey, productionEnvironment } from "../support/production-environment.ts";
+import { appClient, type KeyPair, newKeyPair } from "../support/public-app.ts";
 
-const issuer = "http://127.0.0.1:8080/api/auth";
+export const issuer = "http://127.0.0.1:8080/api/auth";
 export const introspector = { id: "resource-server", secret: randomBytes(24).toString("base64url") };
+export const publicApplication = "app";
 export const application = { id: "backend", secret: randomBytes(24).toString("base64url") };
 
 export interface Preparation {
@@ -28,7 +32,13 @@ export interface Preparation {
   /** File with one form body a line. */
   readonly introspections: string;
   readonly grants: string;
+  /** The same that refresh authorizations of the public application, which are bound to the key. */
+  readonly refreshes: string;
+  readonly appKeys: KeyPair;
 }
+
+/** As many as a run refreshes on all of its connections. */
+const boundCount = 320;
 
 /** @param count authorizations, each with an identity and a token */
 export async function prepare(count: number, progress: (done: number) => void): Promise<Preparation> {
@@ -77,6 +87,20 @@ export async function prepare(count: number, progress: (done: number) => void): 
         now() + interval '30 days', now() + interval '1 day', current_date + 30, sha256(id::bytea), sha256(id::bytea)
       from unnest(${ids.slice(from, from + 10_000)}::text[]) with ordinality as t (id, n)`;
   }
+  const appKeys = await newKeyPair();
+  const thumbprint = Buffer.from(
+    await calculateJwkThumbprint(await exportJWK(appKeys.publicKey)),
+    "base64url",
+  );
+  const bound = Array.from({ length: boundCount }, () => newRefreshToken(uuidv7(Date.now())));
+  for (const [n, { authorizationId, family, rotating }] of bound.entries()) {
+    await sql`
+      insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, client_generation,
+        identity_generation, expires_at, refreshed_at, expiry_day, family_hash, refresh_hash, key_thumbprint)
+      values (${authorizationId}, ${publicApplication}, ${`user-${n % count}`}, 'authorization_code',
+        '{profile,orders}', now(), 0, 0, now() + interval '30 days', now(), current_date + 30,
+        ${hashPart(family)}, ${hashPart(rotating)}, ${thumbprint})`;
+  }
   await sql`vacuum analyze`;
   await sql.end();
 
@@ -97,6 +121,7 @@ export async function prepare(count: number, progress: (done: number) => void): 
       scopes: [],
       clientSettings: { mayIntrospect: true },
     },
+    appClient(publicApplication, { clientSettings: { audiences: ["storefront"] } }),
   ];
   const file = (fileName: string, lines: readonly string[]) => {
     const path = join(directory, fileName);
@@ -115,9 +140,27 @@ export async function prepare(count: number, progress: (done: number) => void): 
       "grants",
       ids.map((_, index) => `grant_type=auth&auth_id=user-${index}`),
     ),
-    env: productionEnvironment({ database, clients, issuer, signing }),
+    refreshes: file(
+      "refreshes",
+      bound.map(
+        (token) =>
+          `grant_type=refresh_token&refresh_token=${encodeRefreshToken(token)}&client_id=${publicApplication}`,
+      ),
+    ),
+    appKeys,
+    env: { ...productionEnvironment({ database, clients, issuer, signing }), ...firstPartyApps },
   };
 }
+
+/** What production needs to serve clients without a secret. No message is sent. */
+const firstPartyApps = {
+  FIRST_PARTY_APPS: "on",
+  OTP_VERIFIER: "builtin",
+  OTP_SENDER: "webhook",
+  OTP_REGIONS: "DE",
+  OTP_WEBHOOK_URL: "http://127.0.0.1:1/sms",
+  OTP_WEBHOOK_SECRET: `whsec_${randomBytes(32).toString("base64")}`,
+};
 
 /** What refreshes have made of the rows of authorizations. */
 export async function refreshedRows({

@@ -8,7 +8,7 @@ import { waitFor } from "./wait-for.ts";
 
 export type ChallengeError = components["schemas"]["ChallengeError"];
 
-interface KeyPair {
+export interface KeyPair {
   readonly publicKey: CryptoKey;
   readonly privateKey: CryptoKey;
 }
