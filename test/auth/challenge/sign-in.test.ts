@@ -138,7 +138,7 @@ test("a client without a secret is nobody at introspection, and may use its gran
   const other = await app.token({ grant_type: "auth", auth_id: "x" });
   expect(errorOf(other)).toMatchObject({ status: 400, error: "unauthorized_client" });
   const asAnother = await app.token({
-    client_id: "mobile-app",
+    client_id: "backend",
     grant_type: "refresh_token",
     refresh_token: "x",
   });
