@@ -45,7 +45,7 @@ export const challengeSessions = auth.table(
   (table) => [index("challenge_sessions_expiry").on(table.expiresAt)],
 );
 
-/** The codes of the last day and whether they were used, for the breakers. */
+/** The codes of the last hour and whether they were used, for the breakers. */
 export const sentCodes = auth.table(
   "sent_codes",
   {

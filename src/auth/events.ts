@@ -11,7 +11,6 @@ import {
   AuthorizationRefreshRepeatedLateSchema,
   AuthorizationReuseDetectedSchema,
   AuthorizationRevokedSchema,
-  CodesBreakerClosedSchema,
   CodesBreakerOpenedSchema,
   CodesLimitReachedSchema,
   IdentityCreatedSchema,
@@ -46,7 +45,6 @@ export const AuthEvents = {
   accountLocked: eventKind("auth.account.locked.v1", AccountLockedSchema),
   codesLimitReached: eventKind("auth.codes.limit_reached.v1", CodesLimitReachedSchema),
   codesBreakerOpened: eventKind("auth.codes.breaker_opened.v1", CodesBreakerOpenedSchema),
-  codesBreakerClosed: eventKind("auth.codes.breaker_closed.v1", CodesBreakerClosedSchema),
 } as const;
 
 /** Where the broker keeps the events of this service. */

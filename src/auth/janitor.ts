@@ -66,9 +66,9 @@ const breaker = names(openBreakers);
 
 // Selected, so that it is one moment for all rows, and an index can be used.
 const now = sql`(select clock_timestamp())`;
-// What may still refer to a session, such as its authorization code, expires within a minute after it.
+// What may still refer to a session, such as its authorization code, expires within a minute after it. A breaker looks
+// at the codes of an hour.
 const anHourAgo = sql`(select clock_timestamp() - interval '1 hour')`;
-const aDayAgo = sql`(select clock_timestamp() - interval '1 day')`;
 const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round: to wait for them could end in a deadlock.
 const batch = sql`${limit} for update skip locked`;
@@ -135,14 +135,14 @@ const stepsOf = (db: Database): readonly Step[] => [
     "challenge_sessions",
     deleteUpTo(challengeSessions, session.sessionHash, session.expiresAt, anHourAgo),
   ),
-  remove(db, "sent_codes", deleteUpTo(sentCodes, sent.id, sent.sentAt, aDayAgo)),
-  // Of prefixes that have had no code for a day.
+  remove(db, "sent_codes", deleteUpTo(sentCodes, sent.id, sent.sentAt, anHourAgo)),
+  // Of prefixes that have had no code for an hour.
   remove(
     db,
     "open_breakers",
     sql`
       delete from ${openBreakers}
-      where ${breaker.openedAt} < ${aDayAgo}
+      where ${breaker.openedAt} < ${anHourAgo}
         and not exists (select from ${sentCodes} where ${sent.prefix} = ${openBreakers.prefix})
       returning 1 as one`,
   ),

@@ -22,13 +22,11 @@ interface Dependencies {
   readonly showMessage?: ShowMessage | undefined;
   /** What the settings name unless given. */
   readonly sendMessage?: SendMessage;
-  /** From 0 to 1. */
-  readonly random?: () => number;
 }
 
 /** The built-in OTP verifier. It counts in the database, even where there is a cache: that may forget. */
 export function createBuiltInVerifier(dependencies: Dependencies): Codes {
-  const { settings, db, issuer, metrics, logger, showMessage, random = Math.random } = dependencies;
+  const { settings, db, issuer, metrics, logger, showMessage } = dependencies;
   const { sendMessage = senderOf(settings.sender, logger, showMessage) } = dependencies;
   const counters = createDatabaseCounters(db, createKeyOf(issuer));
   const observer = createCodeObserver({ db, counters, metrics, logger });
@@ -36,7 +34,7 @@ export function createBuiltInVerifier(dependencies: Dependencies): Codes {
     settings,
     sessions: createSessions(db, settings),
     limits: createSendLimits({ settings, counters, observer }),
-    breakerRefusal: createBreakers({ db, observer, random }),
+    breakerRefusal: createBreakers({ db, counters, observer }),
     messages: createOutgoingMessages({ sendMessage, observer, logger }),
     observer,
   });

@@ -39,14 +39,12 @@ export function codesOn(backend: Backend, env: EnvironmentVariables = {}) {
   let own: ServiceDatabase;
   let database: OpenDatabase;
   let codes: Codes;
-  let chance = 1;
   const cleanup = suiteCleanup();
 
   const verifierOn = ({ db }: OpenDatabase) =>
     createBuiltInVerifier({
       ...{ settings, db, metrics, logger: log.logger, issuer: "https://issuer" },
       sendMessage: async (message) => void sent.push(message),
-      random: () => chance,
     });
 
   beforeAll(async () => {
@@ -60,7 +58,6 @@ export function codesOn(backend: Backend, env: EnvironmentVariables = {}) {
     await codes.stop();
     for (const table of tables) await database.db.execute(sql`delete from auth.${sql.identifier(table)}`);
     sent.length = 0;
-    chance = 1;
   });
 
   const request = (changes: Partial<CodeRequest> = {}): CodeRequest => ({
@@ -98,10 +95,6 @@ export function codesOn(backend: Backend, env: EnvironmentVariables = {}) {
       const session = await begin(phone);
       const message = await waitFor(() => sent.slice(before).find((one) => one.phone === phone) ?? fail());
       return { ...session, code: message.code };
-    },
-    /** Makes a breaker's chance come out so: below a tenth lets a code through. */
-    chanceIs: (value: number) => {
-      chance = value;
     },
     /** Lets so many seconds pass for everything that is stored. */
     async pass(seconds: number) {
