@@ -50,7 +50,7 @@ export const sentCodes = auth.table(
   "sent_codes",
   {
     id: uuid("id").primaryKey(),
-    /** The phone without its last four digits. */
+    /** The digits of the phone without the last four. */
     prefix: text("prefix").notNull(),
     sentAt: instant("sent_at").notNull(),
     isUsed: boolean("is_used").notNull().default(false),

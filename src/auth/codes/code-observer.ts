@@ -7,9 +7,15 @@ import type { DatabaseCounters } from "../limits/database-counters.ts";
 import { prefixOf } from "./numbers.ts";
 
 const codeLimits: readonly CodesLimit[] = [
-  ...(["session", "phone_interval", "phone_network", "phone"] as const),
-  ...(["address", "network", "prefix", "client"] as const),
+  "phone_network",
+  "phone",
+  "address",
+  "network",
+  "prefix",
+  "client",
 ];
+/** Refusals that write no event: a user who taps too early reaches the limits of a session and the interval. */
+const silent = ["number", "breaker", "session", "phone_interval"] as const;
 
 const outcomes = ["sent", "refused", "unknown"] as const;
 const checks = ["right", "wrong", "invalid"] as const;
@@ -27,8 +33,7 @@ interface LimitedCode {
 
 /** Counts what becomes of codes, and writes the events of limits. */
 export interface CodeObserver {
-  /** By the kind of number, or by a breaker that is open. */
-  refused(reason: "number" | "breaker"): void;
+  refused(reason: (typeof silent)[number]): void;
   /** Writes an event too, of the first refusal of the window alone: nobody can fill the outbox with refusals. */
   limited(code: LimitedCode): Promise<void>;
   message(outcome: (typeof outcomes)[number]): void;
@@ -46,7 +51,7 @@ export function createCodeObserver({ db, counters, metrics, logger }: Dependenci
   const refusals = metrics.counter(
     "gatepost_codes_refused_total",
     "One-time codes that were asked for and not sent: by a limit, a breaker, or as the number gets none.",
-    { reason: ["number", "breaker", ...codeLimits] },
+    { reason: [...silent, ...codeLimits] },
   );
   const messages = metrics.counter(
     "gatepost_codes_messages_total",

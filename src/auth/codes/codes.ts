@@ -52,7 +52,7 @@ interface Dependencies {
   readonly limits: SendLimits;
   readonly breakerRefusal: BreakerRefusal;
   readonly messages: OutgoingMessages;
-  readonly observer: Pick<CodeObserver, "checked" | "limited" | "refused">;
+  readonly observer: Pick<CodeObserver, "checked" | "refused">;
 }
 
 export function createCodes(dependencies: Dependencies): Codes {
@@ -89,14 +89,12 @@ export function createCodes(dependencies: Dependencies): Codes {
     async resend(presented, address) {
       const found = await sessions.find(presented);
       if (!found) return invalid;
-      const { phone, isSent, resendAfterSeconds: waitSeconds } = found;
-      const { clientId } = presented;
-      if (waitSeconds > 0) {
-        const subject = sessionHashOf(presented.authSession).toString("hex");
-        await observer.limited({ limit: "session", subject, waitSeconds, phone, clientId });
-        return limited(waitSeconds);
+      const { phone, isSent, resendAfterSeconds } = found;
+      if (resendAfterSeconds > 0) {
+        observer.refused("session");
+        return limited(resendAfterSeconds);
       }
-      const refusal = await mayBegin({ phone, clientId, address });
+      const refusal = await mayBegin({ phone, clientId: presented.clientId, address });
       if (refusal) return refusal;
       const code = newCode();
       const session = await sessions.renew(presented, found, code);

@@ -15,9 +15,12 @@ export function mayReceiveCodes(phone: string, regions: readonly string[] | unde
   return regions === undefined || (number?.country !== undefined && regions.includes(number.country));
 }
 
-/** The number without its last four digits: numbers that are bought together share it. @param phone canonical */
+/**
+ * The digits of a number without the last four: numbers that are bought together share them. No plus sign, by which the
+ * log would take them for a number. @param phone canonical
+ */
 export function prefixOf(phone: string): string {
-  return phone.slice(0, -4);
+  return phone.slice(1, -4);
 }
 
 /** The network that an address is in: the /24 of IPv4, the /64 of IPv6, which one subscriber has. */

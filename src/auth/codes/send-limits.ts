@@ -11,7 +11,7 @@ const hourSeconds = 3_600;
 const daySeconds = 86_400;
 
 interface LimitCounter extends Counter {
-  readonly limit: CodesLimit;
+  readonly limit: CodesLimit | "phone_interval";
 }
 
 export interface SendLimits {
@@ -24,7 +24,7 @@ export interface SendLimits {
 interface Dependencies {
   readonly settings: Pick<CodesSettings, "limits" | "resendSeconds">;
   readonly counters: Pick<DatabaseCounters, "full" | "countAll">;
-  readonly observer: Pick<CodeObserver, "limited">;
+  readonly observer: Pick<CodeObserver, "limited" | "refused">;
 }
 
 export function createSendLimits({ settings, counters, observer }: Dependencies): SendLimits {
@@ -33,7 +33,12 @@ export function createSendLimits({ settings, counters, observer }: Dependencies)
   /** What a code counts for, the narrowest first. */
   function countersOf({ phone, clientId, address = "unknown" }: CodeRequest): readonly LimitCounter[] {
     const network = networkOf(address);
-    const counter = (limit: CodesLimit, failures: number, windowSeconds: number, subject: string) => {
+    const counter = (
+      limit: LimitCounter["limit"],
+      failures: number,
+      windowSeconds: number,
+      subject: string,
+    ) => {
       return { limit, rule: { name: `code_${limit}`, failures, windowSeconds }, subject };
     };
     return [
@@ -50,14 +55,17 @@ export function createSendLimits({ settings, counters, observer }: Dependencies)
   /** @param wanted the counters of the request @returns undefined if none of them is full */
   async function look(wanted: readonly LimitCounter[], { phone, clientId }: CodeRequest) {
     const full = await counters.full(wanted);
-    const refusals = full.flatMap(({ counter, waitSeconds }) => {
-      const limit = wanted.find((one) => one === counter)?.limit;
-      return limit ? [{ limit, subject: counter.subject, waitSeconds, phone, clientId }] : [];
-    });
-    const [longest] = refusals.toSorted((one, other) => other.waitSeconds - one.waitSeconds);
-    if (!longest) return undefined;
-    await observer.limited(longest);
-    return limited(longest.waitSeconds);
+    const [longest] = full.toSorted((one, other) => other.waitSeconds - one.waitSeconds);
+    const reached = wanted.find((one) => one === longest?.counter);
+    if (!longest || !reached) return undefined;
+    const {
+      counter: { subject },
+      waitSeconds,
+    } = longest;
+    const { limit } = reached;
+    if (limit === "phone_interval") observer.refused(limit);
+    else await observer.limited({ limit, subject, waitSeconds, phone, clientId });
+    return limited(waitSeconds);
   }
 
   return {

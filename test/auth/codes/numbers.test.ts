@@ -18,8 +18,8 @@ test.each([
   expect(mayReceiveCodes(phone, regions)).toBe(expected);
 });
 
-test("a prefix is without the last four digits", () => {
-  expect(prefixOf("+12025550123")).toBe("+1202555");
+test("a prefix is the digits without the last four", () => {
+  expect(prefixOf("+12025550123")).toBe("1202555");
 });
 
 test.each([

@@ -59,7 +59,7 @@ describe.each(backends)("limits on sending on %s", (backend) => {
     expect(await begun([{ address: "203.0.113.1" }])).toBe(0);
     // Another phone is not affected by any of it.
     expect(await begun([{ phone: phoneOf(200), address: "198.51.100.7" }])).toBe(1);
-    expect([...new Set(await limitsReached())].sort()).toEqual(["PHONE", "PHONE_INTERVAL", "PHONE_NETWORK"]);
+    expect([...new Set(await limitsReached())].sort()).toEqual(["PHONE", "PHONE_NETWORK"]);
   });
 
   test("an address gets sixty an hour, its /64 twice as many, another caller its own", async () => {

@@ -1,7 +1,7 @@
 /** Codes end to end: an app begins at a server, behind a proxy, whose webhook gets the message. */
 import { beforeAll, beforeEach, expect, test } from "vitest";
 import { type Answer, type AuthApi, authApi } from "../../support/auth-api.ts";
-import { withClients } from "../../support/auth-fleet.ts";
+import { eventsIn, withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { appClient, newKeyPair, type PublicApp, publicApp } from "../../support/public-app.ts";
 import { newMobilePhone } from "../../support/sent-code.ts";
@@ -99,7 +99,13 @@ test("behind a proxy the limit of an address is that of the caller, whatever els
   const limited = (response: Answer) => expect(response).toMatchObject({ status: 429 });
   for (let index = 0; index < 6; index += 1)
     sessionOf(await app.begin(newMobilePhone(), {}, from("192.0.2.1")));
-  limited(await app.begin(newMobilePhone(), {}, from("192.0.2.1")));
+  const phone = newMobilePhone();
+  limited(await app.begin(phone, {}, from("192.0.2.1")));
+  // The log has the prefix as it is, by which an operator finds whom it concerns, and no number.
+  const data = { prefix: phone.slice(1, -4), clientId: "app", limit: "CODES_LIMIT_ADDRESS" };
+  await waitFor(() =>
+    expect(eventsIn(server.logs())).toContainEqual(expect.objectContaining({ data, subject: data.prefix })),
+  );
   limited(await app.begin(newMobilePhone(), {}, { "X-Forwarded-For": "192.0.2.77, 192.0.2.1, 127.0.0.9" }));
   sessionOf(await app.begin(newMobilePhone(), {}, from("192.0.2.2")));
 });
