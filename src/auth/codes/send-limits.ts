@@ -56,13 +56,9 @@ export function createSendLimits({ settings, counters, observer }: Dependencies)
   async function look(wanted: readonly LimitCounter[], { phone, clientId }: CodeRequest) {
     const full = await counters.full(wanted);
     const [longest] = full.toSorted((one, other) => other.waitSeconds - one.waitSeconds);
-    const reached = wanted.find((one) => one === longest?.counter);
-    if (!longest || !reached) return undefined;
-    const {
-      counter: { subject },
-      waitSeconds,
-    } = longest;
-    const { limit } = reached;
+    if (!longest) return undefined;
+    const { waitSeconds } = longest;
+    const { limit, subject } = longest.counter;
     if (limit === "phone_interval") observer.refused(limit);
     else await observer.limited({ limit, subject, waitSeconds, phone, clientId });
     return limited(waitSeconds);

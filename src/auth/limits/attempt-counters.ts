@@ -31,15 +31,15 @@ export interface CountedAttempt {
 }
 
 /** A counter that has reached its limit. */
-export interface FullCounter {
-  readonly counter: Counter;
+export interface FullCounter<C extends Counter = Counter> {
+  readonly counter: C;
   /** Seconds until its window ends. */
   readonly waitSeconds: number;
 }
 
 export interface AttemptCounters {
   /** Those that are full. Only reads. */
-  full(counters: readonly Counter[]): Promise<readonly FullCounter[]>;
+  full<C extends Counter>(counters: readonly C[]): Promise<readonly FullCounter<C>[]>;
   /**
    * Counts an attempt before its outcome is known, so that parallel guesses cannot exceed the limit; undefined if the
    * counter is full. Then nothing is written.
