@@ -104,7 +104,7 @@ export function createCodes(dependencies: Dependencies): Codes {
     },
 
     async check(presented, otp) {
-      const checked = await sessions.check(presented, otp);
+      const checked = await sessions.check(presented, digitsOf(otp));
       observer.checked(!checked ? "invalid" : checked.isRight ? "right" : "wrong");
       if (!checked) return invalid;
       return checked.isRight
@@ -114,6 +114,12 @@ export function createCodes(dependencies: Dependencies): Codes {
 
     stop: () => messages.drain(),
   };
+}
+
+/** A code as it was made, of what a user types: with spaces or dashes, in wide or Arabic digits. */
+function digitsOf(typed: string): string {
+  const text = typed.normalize("NFKC").replace(/[\s\p{Pd}]/gu, "");
+  return text.replace(/[\u0660-\u0669\u06f0-\u06f9]/g, (digit) => String(digit.charCodeAt(0) & 0xf));
 }
 
 function newCode(): string {

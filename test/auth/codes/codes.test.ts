@@ -21,6 +21,14 @@ describe.each(backends)("one-time codes on %s", (backend) => {
     expect(await lab.codes().check(presented, code)).toEqual({ kind: "invalid" });
   });
 
+  test("a code is right as users type it: apart, in wide digits, in those of Arabic and Persian", async () => {
+    const { presented, code } = await lab.beginWithCode();
+    const from = (zero: number) => code.replace(/\d/g, (digit) => String.fromCodePoint(zero + Number(digit)));
+    const typed = [` ${code.slice(0, 3)} ${code.slice(3)}\n`, `${code.slice(0, 3)}–${code.slice(3)}`];
+    for (const otp of [...typed, code.split("").join("-"), from(0xff10), from(0x660), from(0x6f0)])
+      expect(await lab.codes().check(presented, otp), otp).toMatchObject({ kind: "right" });
+  });
+
   test("the fifth wrong try ends the session, also of many at once, and another session goes on", async () => {
     const mine = await lab.beginWithCode();
     const stranger = await lab.begin();
