@@ -1,4 +1,5 @@
 /** Finds settings that this version does not have, or that the process does not use, in the tables of all services. */
+import { codesTable } from "./auth/codes-settings.ts";
 import type { AuthSettings } from "./auth/settings.ts";
 import { authTable } from "./auth/settings-table.ts";
 import { cacheTable } from "./platform/cache/cache-settings.ts";
@@ -105,7 +106,7 @@ function isForCleartext(
 const providers: Readonly<Record<string, ProviderName>> = { FCM_: "fcm", APNS_: "apns", WEBPUSH_: "webpush" };
 
 function whyUnused(service: ServiceName, name: string, settings: Settings): string | undefined {
-  const { [service]: own, push } = settings;
+  const { [service]: own, auth, push } = settings;
   if (!own) return `SERVICES does not name ${service}`;
   if (settings.server.environment === "production" && name in migrationTable)
     return "in production only npm run migrate uses it, so a server need not know it";
@@ -114,7 +115,11 @@ function whyUnused(service: ServiceName, name: string, settings: Settings): stri
   if (isForCleartext(name, own)) return "connections are not encrypted";
   if (!own.broker && name.startsWith("BROKER_") && name !== "BROKER_URL") return "BROKER_URL is not set";
   if (!own.cache && name.startsWith("CACHE_") && name !== "CACHE_HOST") return "CACHE_HOST is not set";
-  if (service !== "push" || !push) return undefined;
+  if (name in codesTable && !auth?.codes) return "OTP_VERIFIER is not set";
+  return service === "push" && push ? whyUnusedByPush(name, push) : undefined;
+}
+
+function whyUnusedByPush(name: string, push: NonNullable<Settings["push"]>): string | undefined {
   if (name === "DB_READ_HOSTS") return "only the introspection of auth reads from standbys";
   const provider = providers[/^[A-Z]+_/.exec(name)?.[0] ?? ""];
   if (provider && !push.providers.names.includes(provider)) return `PUSH_PROVIDERS does not name ${provider}`;

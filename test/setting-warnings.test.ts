@@ -53,6 +53,8 @@ test.each<[string, string, string]>([
   ["PUSH_PROVIDERS", "fcm", "SERVICES does not name push"],
   ["PUSH_DB_NAME", "push", "SERVICES does not name push"],
   ["PLATFORM_SECURITY_URL", "http://auth:9090", "SERVICES does not name push"],
+  ["OTP_REGIONS", "DE", "OTP_VERIFIER is not set"],
+  ["TWILIO_FROM", "+4915112345678", "OTP_VERIFIER is not set"],
 ])("production without push names %s=%s", async (name, value, why) => {
   expect(await production({ [name]: value })).toEqual([`${name} is set, but is not used: ${why}`]);
 });

@@ -98,8 +98,8 @@ export const codesTable = {
     example: "MG0123456789abcdef0123456789abcdef",
   },
   OTP_RESEND_SECONDS: {
-    description: "Seconds between two codes to a phone, and of a session.",
-    kind: integer(1, 600),
+    description: "Seconds between two codes to a phone, and of a session. A code is good for 300.",
+    kind: integer(1, 300),
     default: "60",
   },
   OTP_SESSION_LIMIT: { description: "Codes of one session.", kind: integer(1, 10), default: "3" },

@@ -177,6 +177,23 @@ test.each([
     ["OTP_REGIONS [1] must be", "OTP_WEBHOOK_SECRET must be whsec_", "OTP_WEBHOOK_URL is missing"],
   ],
   [
+    {
+      OTP_SENDER: "webhook",
+      OTP_REGIONS: "DE",
+      OTP_WEBHOOK_URL: "https://sms.internal",
+      OTP_RESEND_SECONDS: "301",
+    },
+    ["OTP_RESEND_SECONDS must be", "OTP_WEBHOOK_SECRET is missing"],
+  ],
+  [
+    { FIRST_PARTY_APPS: "off", OTP_SENDER: "webhook", OTP_REGIONS: "DE" },
+    [
+      "FIRST_PARTY_APPS must be on, as OTP_VERIFIER is set",
+      "OTP_WEBHOOK_URL is missing",
+      "OTP_WEBHOOK_SECRET is missing",
+    ],
+  ],
+  [
     { OTP_SENDER: "twilio", OTP_REGIONS: "DE", TWILIO_FROM: "+4915112345678" },
     ["TWILIO_ACCOUNT_SID is missing", "TWILIO_AUTH_TOKEN is missing"],
   ],
@@ -185,7 +202,9 @@ test.each([
     ["OTP_TEXT must be", "OTP_WEBHOOK_SECRET is missing", "OTP_WEBHOOK_URL must begin with https"],
   ],
 ] as const)("the built-in verifier with %o lacks something", async (settings, expected) => {
-  const lines = await problemLines(() => readAuth(production({ OTP_VERIFIER: "builtin", ...settings })));
+  const lines = await problemLines(() =>
+    readAuth(production({ OTP_VERIFIER: "builtin", FIRST_PARTY_APPS: "on", ...settings })),
+  );
   expect(lines).toHaveLength(expected.length);
   for (const one of expected) expect(lines.join()).toContain(one);
 });

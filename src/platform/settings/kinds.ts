@@ -130,12 +130,12 @@ export const host = checked(
   (text) => isIP(text) !== 0 || (/^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/i.test(text) && text.length < 254),
 );
 
-/** An address, or a network in CIDR notation. */
-export const network = checked("an address or a network in CIDR notation", (text) => {
+/** An address, or a network in CIDR notation, but not of all addresses. */
+export const network = checked("an address or a network in CIDR notation, but not /0", (text) => {
   const [address = "", prefix, ...rest] = text.split("/");
   const family = isIP(address);
   const bits = family === 6 ? 128 : 32;
-  return family !== 0 && rest.length === 0 && (prefix === undefined || v.is(integer(0, bits), prefix));
+  return family !== 0 && rest.length === 0 && (prefix === undefined || v.is(integer(1, bits), prefix));
 });
 
 export interface HostAndPort {
