@@ -86,6 +86,7 @@ const shownBy: Readonly<Record<string, string>> = {
   "generateTokens.auth_id": byGrants,
   "generateTokens.otp_verification_token": byGrants,
   "generateTokens.scope": byGrants,
+  "generateTokens.organization": "test/auth/grants/client-credentials.test.ts",
   "generateTokens.device_name": byAuthorizations,
   "generateTokens.metadata": byAuthorizations,
   "generateTokens.client_id": byClientSecrets,
