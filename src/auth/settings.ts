@@ -175,11 +175,11 @@ function crossChecks(
     problems.push(problem("RSA_KEY_ID", "must not be the kid of a key in RSA_PUBLISHED_KEYS"));
   }
   const app = valid.OAUTH_SERVER_CLIENTS?.find(isPublic);
-  if (app && valid.FIRST_PARTY_APPS !== "on") {
-    problems.push(problem("FIRST_PARTY_APPS", `must be on, as ${app.clientId} has the method none`));
-  } else if (isGiven("OTP_VERIFIER") && valid.FIRST_PARTY_APPS !== "on") {
-    const reason = "as OTP_VERIFIER is set, whose codes are theirs alone; or unset OTP_VERIFIER";
-    problems.push(problem("FIRST_PARTY_APPS", `must be on, ${reason}`));
+  const reason = app
+    ? `${app.clientId} has the method none`
+    : isGiven("OTP_VERIFIER") && "OTP_VERIFIER is set";
+  if (reason && valid.FIRST_PARTY_APPS !== "on") {
+    problems.push(problem("FIRST_PARTY_APPS", `must be on, as ${reason}`));
   }
   if (valid.FIRST_PARTY_APPS === "on" && valid.OTP_VERIFIER === undefined) {
     problems.push(problem("OTP_VERIFIER", "is missing, but FIRST_PARTY_APPS is on; it must be builtin"));

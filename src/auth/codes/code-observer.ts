@@ -6,14 +6,7 @@ import { AuthEvents, type CodesLimit, codesLimitName, recordCodesEvent } from ".
 import type { DatabaseCounters } from "../limits/database-counters.ts";
 import { prefixOf } from "./numbers.ts";
 
-const codeLimits: readonly CodesLimit[] = [
-  "phone_network",
-  "phone",
-  "address",
-  "network",
-  "prefix",
-  "client",
-];
+const codeLimits = ["phone_network", "phone", "address", "network", "prefix", "client"] as const;
 /** Refusals that write no event: a user who taps too early reaches the limits of a session and the interval. */
 const silent = ["number", "breaker", "session", "phone_interval"] as const;
 

@@ -15,10 +15,7 @@ export function mayReceiveCodes(phone: string, regions: readonly string[] | unde
   return regions === undefined || (number?.country !== undefined && regions.includes(number.country));
 }
 
-/**
- * The digits of a number without the last four: numbers that are bought together share them. No plus sign, by which the
- * log would take them for a number. @param phone canonical
- */
+/** What numbers share that are bought together: all digits but four. After a plus sign the log would mask them. */
 export function prefixOf(phone: string): string {
   return phone.slice(1, -4);
 }

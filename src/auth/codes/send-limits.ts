@@ -10,8 +10,10 @@ import { networkOf, prefixOf } from "./numbers.ts";
 const hourSeconds = 3_600;
 const daySeconds = 86_400;
 
+type Limit = CodesLimit | "phone_interval";
+
 interface LimitCounter extends Counter {
-  readonly limit: CodesLimit | "phone_interval";
+  readonly limit: Limit;
 }
 
 export interface SendLimits {
@@ -33,12 +35,7 @@ export function createSendLimits({ settings, counters, observer }: Dependencies)
   /** What a code counts for, the narrowest first. */
   function countersOf({ phone, clientId, address = "unknown" }: CodeRequest): readonly LimitCounter[] {
     const network = networkOf(address);
-    const counter = (
-      limit: LimitCounter["limit"],
-      failures: number,
-      windowSeconds: number,
-      subject: string,
-    ) => {
+    const counter = (limit: Limit, failures: number, windowSeconds: number, subject: string) => {
       return { limit, rule: { name: `code_${limit}`, failures, windowSeconds }, subject };
     };
     return [
