@@ -37,6 +37,8 @@ function sharedSettings(): Record<string, string> {
     RSA_KEY_ID: "shared",
     ...withClients(sessionsClient, appClient("app")),
     ...generousLimits,
+    // However slow the machine is, a second code at once is one too many.
+    OTP_RESEND_SECONDS: "60",
   };
 }
 
