@@ -5,6 +5,7 @@ import { cleanUp } from "../../src/auth/janitor.ts";
 import { endIdentity } from "../../src/auth/tokens/end-authorizations.ts";
 import { sweepAuthorizations } from "../../src/auth/tokens/sweep-authorizations.ts";
 import type { Database } from "../../src/platform/database/database.ts";
+import { noRequest } from "../../src/platform/messaging/outbox.ts";
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { at, day, janitorOn } from "./janitor-fixture.ts";
@@ -45,6 +46,29 @@ describe.each(backends)("the janitor on %s", (backend) => {
         { id: between, reason: "REVOCATION_REASON_IDENTITY_DELETED" },
       ].sort((a, b) => (a.id < b.id ? -1 : 1)),
     );
+  });
+
+  test("endings that are repeated make no rows, and end what was granted between them; the kept one lives", async () => {
+    const end = (reason: "USER" | "OPERATOR", kept?: string) =>
+      db().transaction((tx) => endIdentity(tx, "u", reason, noRequest, kept));
+    const kept = await authorization({});
+    const ended: string[] = [];
+    for (let turn = 0; turn < 4; turn += 1) {
+      ended.push(await authorization({}));
+      await end("USER", kept);
+      await end("USER", kept);
+      if (turn % 2 === 0) await sweep();
+    }
+    expect(await ids("identity_id", "identity_endings")).toEqual(["u"]);
+    const last = await authorization({});
+    await end("OPERATOR");
+    await end("USER");
+    await sweep();
+    expect(await reasons()).toEqual({
+      ...Object.fromEntries(ended.map((id) => [id, "USER"])),
+      [kept]: "OPERATOR",
+      [last]: "OPERATOR",
+    });
   });
 
   test("a sweep rests after each full batch for as long as the batch took, so that requests have half of the time", async () => {

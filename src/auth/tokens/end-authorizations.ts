@@ -76,6 +76,8 @@ export async function endAuthorization(
 /**
  * Ends all authorizations of an identity that have been created until now. Must be called in a transaction that has
  * locked, changed or deleted the row of the identity, so that the endings of one identity happen one after the other.
+ * Endings for the same reason, with none between them, are one row, which is as the last of them: whoever repeats one
+ * makes no rows. It is never left out, as something may be granted at this moment that it must end.
  * @param keptId the authorization that does not end, if it has not ended before; none unless given
  */
 export async function endIdentity(
@@ -85,17 +87,25 @@ export async function endIdentity(
   { requestId, caller }: RequestOrigin = noRequest,
   keptId: string | null = null,
 ): Promise<void> {
-  const ended = names(identityEndings);
+  const { generation, ...ended } = names(identityEndings);
   const { identityGeneration } = names(authorizations);
   // The kept one becomes as new as those that are granted from now on. The statement does not see its own ending.
   await tx.execute(sql`
-    with ended as (
+    with repeated as (
+      update ${identityEndings} e set ${generation} = default, ${ended.endedAt} = clock_timestamp(),
+        ${ended.requestId} = ${requestId}, ${ended.caller} = ${caller}, ${ended.sweptAt} = null
+      where ${ending.identityId} = ${identity} and ${ending.reason} = ${reason} and ${ending.generation} = (
+        select max(${generation}) from ${identityEndings} where ${ended.identityId} = ${identity})
+      returning ${ending.generation}
+    ), first as (
       insert into ${identityEndings}
         (${ended.identityId}, ${ended.reason}, ${ended.endedAt}, ${ended.requestId}, ${ended.caller})
-      values (${identity}, ${reason satisfies RevocationReason}, clock_timestamp(), ${requestId}, ${caller})
-      returning ${ended.generation}
+      select ${identity}, ${reason satisfies RevocationReason}, clock_timestamp(), ${requestId}, ${caller}
+      where not exists (select from repeated)
+      returning ${generation}
     )
-    update ${authorizations} a set ${identityGeneration} = ended.${ended.generation} from ended
+    update ${authorizations} a set ${identityGeneration} = ended.${generation}
+    from (select * from repeated union all select * from first) as ended
     where ${authorization.id} = ${keptId}::uuid and ${authorization.identityId} = ${identity} and ${hasNotEnded}`);
 }
 
