@@ -24,6 +24,7 @@ import {
   removeEndings,
   sweepAuthorizations,
   sweepEndingsAgain,
+  sweepOrganizationsAgain,
 } from "./tokens/sweep-authorizations.ts";
 
 /** Kinds of rows, for the metrics. */
@@ -152,6 +153,7 @@ const stepsOf = (db: Database): readonly Step[] => [
   },
   prepare(db, endDisabledClients),
   prepare(db, sweepEndingsAgain),
+  prepare(db, sweepOrganizationsAgain),
   remove(db, "identity_endings", removeEndings),
 ];
 

@@ -2,7 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { cleanUp } from "../../src/auth/janitor.ts";
-import { endIdentity } from "../../src/auth/tokens/end-authorizations.ts";
+import { endIdentity, endOrganization } from "../../src/auth/tokens/end-authorizations.ts";
 import { sweepAuthorizations } from "../../src/auth/tokens/sweep-authorizations.ts";
 import type { Database } from "../../src/platform/database/database.ts";
 import { noRequest } from "../../src/platform/messaging/outbox.ts";
@@ -121,6 +121,22 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await deleteIdentity("u");
     await sweep();
     expect(await reasons()).toMatchObject({ [late]: "IDENTITY_DELETED" });
+  });
+
+  test("an authorization that was committed after the sweep of its organization is marked all the same, and no other", async () => {
+    await endOrganization(db(), "42", noRequest);
+    await sweep();
+    const [late, other] = [await authorization({}), await authorization({})];
+    const ofGeneration = (generation: number, id: string) =>
+      db().execute(sql`update auth.authorizations set organization_id = '42',
+        organization_generation = ${generation}::int where id = ${id}::uuid`);
+    await ofGeneration(0, late);
+    await ofGeneration(1, other);
+    await sweep();
+    expect(await reasons()).toEqual({ [late]: null, [other]: null });
+    await round();
+    await sweep();
+    expect(await reasons()).toEqual({ [late]: "ORGANIZATION", [other]: null });
   });
 
   test("a client that is not listed for a week loses its authorizations for good, and no sooner", async () => {

@@ -26,6 +26,7 @@ const tables = [
   "replaced_tokens",
   "rotation_batches",
   "identity_endings",
+  "organization_endings",
   "revoked_access_tokens",
   "redeemed_otp_proofs",
   "attempts",

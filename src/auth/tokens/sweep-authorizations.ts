@@ -152,6 +152,12 @@ const sweptLongAgo = (which: SQL) =>
 export const sweepEndingsAgain: SQL = sql`
   update ${identityEndings} set ${kept.sweptAt} = null where ${sweptLongAgo(sql`is not null`)} returning 1 as one`;
 
+/** The same of organizations, whose endings are not removed: of the last hours, in which a statement may end late. */
+export const sweepOrganizationsAgain: SQL = sql`
+  update ${organizationEndings} e set ${names(organizationEndings).sweptAt} = null
+  where ${organization.sweptAt} > (select clock_timestamp() - ${keptHours}::int * interval '1 hour')
+    and ${leftToMark(endedWithOrganization)} is not null returning 1 as one`;
+
 /** Removes endings that nothing needs any more. */
 export const removeEndings: SQL = sql`
   delete from ${identityEndings} where ${sweptLongAgo(sql`is null`)} returning 1 as one`;
