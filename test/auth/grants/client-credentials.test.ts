@@ -125,7 +125,7 @@ describe.each(deployments)("client_credentials on $name", (deployment) => {
     expect(await activeEverywhere(last)).toEqual([true]);
   });
 
-  test("of grants while an organization ends, none lives that was answered before it", async () => {
+  test("of grants while an organization ends, none lives whose response came before it", async () => {
     const granted: TokenPair[] = [];
     const granting = Array.from({ length: 20 }, async () => granted.push(await pairFor("43")));
     await Promise.race(granting);

@@ -192,7 +192,7 @@ describe.each(deployments)("the authorizations of a user: $name", (deployment) =
     expect(await reasons()).toEqual(wanted);
   });
 
-  test("once the end of one or all was answered, none is active: at each process, over each protocol", async () => {
+  test("once the end of one or all has its response, none is active: at each process, over each protocol", async () => {
     const { id, pairs } = await someone(6);
     const other = await someone();
     const [current, one, two] = pairs;
