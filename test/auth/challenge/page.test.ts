@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
-import { basic } from "../../support/auth-api.ts";
+import { basic, internal } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { generousLimits, newMobilePhone, sentCode } from "../../support/sent-code.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -79,15 +79,23 @@ test("signs up a phone, takes a second code, refreshes, shows its session and si
   expect(await page.enter(otp === "000000" ? "000001" : "000000")).toBe(false);
   expect(await page.enter(otp)).toBe(true);
   const first = await page.accessToken();
-  expect(await introspected(first)).toMatchObject({ active: true, client_id: "app" });
+  expect(await introspected(first)).toMatchObject({
+    active: true,
+    client_id: "app",
+    scope: "profile orders",
+  });
   expect(await page.accessToken()).toBe(first);
 
   const pair = Object(kept.get("pair"));
   kept.set("pair", { ...pair, refreshAt: 0 });
   const second = await page.accessToken();
   expect(second).not.toBe(first);
-  const listed = await fetch(`${server.settings.issuer}/v1/me/authorizations`, {
-    headers: { authorization: `Bearer ${second}` },
+  const sessions = `${server.settings.issuer}/v1/me/authorizations`;
+  const ended = await fetch(sessions, { method: "DELETE", headers: { authorization: `Bearer ${second}` } });
+  expect(ended.status).toBe(403);
+  const { sub } = Object(await introspected(second));
+  const listed = await fetch(`${server.settings.issuer}/v1/identities/${sub}/authorizations`, {
+    headers: { authorization: internal },
   });
   expect(await listed.json()).toMatchObject({ content: [{ clientId: "app", deviceName: "Browser" }] });
 

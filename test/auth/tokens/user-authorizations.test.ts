@@ -120,7 +120,7 @@ describe.each(deployments)("the authorizations of a user: $name", (deployment) =
     const again = { grant_type: "refresh_token", refresh_token: pair.refresh_token, device_name: "Eve" };
     const { status, text } = await fleet.next().token(again, app);
     expect(status).toBe(200);
-    expect(text).not.toContain("Ada");
+    expect(text).not.toContain("Ada’s");
     const later = (await listOwn(bearer(JSON.parse(text)))).content;
     const after = later.find(({ current }) => current);
     expect(after).toMatchObject({ registeredAt: before?.registeredAt, deviceName: said.device_name });
@@ -267,6 +267,24 @@ describe.each(deployments)("the authorizations of a user: $name", (deployment) =
     expect(await api.call("listAuthorizations", { as: bearer(pair), path: { id: eve.id } })).toMatchObject({
       status: 401,
     });
+  });
+
+  test("an app's tokens for others go without the scope, and it has one with it when it shows the list", async () => {
+    const { pairs } = await someone();
+    const [first] = pairs;
+    if (!first) throw new Error("there is one");
+    let pair = first;
+    const refreshed = async (scope: Record<string, string>) => {
+      const form = { grant_type: "refresh_token", refresh_token: pair.refresh_token, ...scope };
+      const { status, text } = await fleet.next().token(form, app);
+      expect(status, text).toBe(200);
+      pair = JSON.parse(text);
+      return (await api.call("listOwnAuthorizations", { as: bearer(pair) })).status;
+    };
+    expect(await refreshed({ scope: "profile" })).toBe(403);
+    expect(await refreshed({ scope: "sessions" })).toBe(200);
+    expect(await refreshed({ scope: "profile" })).toBe(403);
+    expect(await refreshed({})).toBe(200);
   });
 
   test("what is just within the limits is taken", async () => {

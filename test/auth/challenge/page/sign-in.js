@@ -1,13 +1,15 @@
 /** Signs a user in by phone, with no secret in the page: challenge, PKCE, DPoP, refresh. */
 const AUTH = "http://127.0.0.1:8080/api/auth";
 const CLIENT_ID = "app";
+/** What the tokens are for. Not `sessions`: whoever is sent one with it could end all of the user's sessions. */
+const SCOPE = "profile orders";
 
 /** Sends a code to the phone. @throws with `error`, such as access_denied, and `retryAfter` in seconds if it is 429 */
 export async function begin(phone) {
   const verifier = random();
   const digest = await crypto.subtle.digest("SHA-256", bytes(verifier));
   const pkce = { code_challenge: base64url(digest), code_challenge_method: "S256" };
-  const form = { response_type: "code", login_hint: phone, ...pkce };
+  const form = { response_type: "code", login_hint: phone, scope: SCOPE, ...pkce };
   const { auth_session } = expecting("insufficient_authorization", await post("authorize-challenge", form));
   await save("pending", { verifier, auth_session });
 }
