@@ -18,6 +18,9 @@ CREATE TABLE "auth"."challenge_sessions" (
 	"wrong_tries" smallint DEFAULT 0 NOT NULL,
 	"created_at" timestamp (3) with time zone NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
+	"code_hash" "bytea",
+	"code_expires_at" timestamp (3) with time zone,
+	"authorization_id" uuid,
 	"exchanged_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
@@ -37,13 +40,6 @@ CREATE TABLE "auth"."attempts" (
 	"key" text PRIMARY KEY NOT NULL,
 	"points" integer NOT NULL,
 	"expire" timestamp (3) with time zone
-);
---> statement-breakpoint
-CREATE TABLE "auth"."authorization_codes" (
-	"session_hash" "bytea" PRIMARY KEY NOT NULL,
-	"code_hash" "bytea" NOT NULL,
-	"authorization_id" uuid NOT NULL,
-	"expires_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "auth"."authorizations" (
@@ -211,12 +207,11 @@ DO $$ BEGIN
 	END LOOP;
 END $$;
 --> statement-breakpoint
+CREATE UNIQUE INDEX "challenge_sessions_code" ON "auth"."challenge_sessions" USING btree ("code_hash") WHERE "auth"."challenge_sessions"."code_hash" is not null;--> statement-breakpoint
 CREATE INDEX "challenge_sessions_expiry" ON "auth"."challenge_sessions" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "sent_codes_prefix" ON "auth"."sent_codes" USING btree ("prefix","sent_at");--> statement-breakpoint
 CREATE INDEX "sent_codes_sent" ON "auth"."sent_codes" USING btree ("sent_at");--> statement-breakpoint
 CREATE INDEX "attempts_expire" ON "auth"."attempts" USING btree ("expire");--> statement-breakpoint
-CREATE UNIQUE INDEX "authorization_codes_code" ON "auth"."authorization_codes" USING btree ("code_hash");--> statement-breakpoint
-CREATE INDEX "authorization_codes_expiry" ON "auth"."authorization_codes" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "authorizations_identity" ON "auth"."authorizations" USING btree ("identity_id","id","client_id") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint
 CREATE INDEX "authorizations_identity_revoked" ON "auth"."authorizations" USING btree ("identity_id","id") WHERE "auth"."authorizations"."revoked_at" is not null;--> statement-breakpoint
 CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id","client_generation") WHERE "auth"."authorizations"."revoked_at" is null;--> statement-breakpoint

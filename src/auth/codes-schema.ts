@@ -1,10 +1,11 @@
 /** The tables of one-time codes: the challenges that wait for one, and what became of those that were sent. */
-import { bigint, boolean, index, smallint, text, uuid } from "drizzle-orm/pg-core";
+import { sql } from "drizzle-orm";
+import { bigint, boolean, index, smallint, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import { bytea, instant } from "../platform/database/sql/columns.ts";
 import { auth } from "./schema.ts";
 
 /**
- * Challenges of public clients, each for one phone. What is fixed at the beginning never changes. No row helps whoever
+ * Challenges of public clients, each for one phone, which end with an authorization code. What is fixed at the beginning never changes. No row helps whoever
  * reads it: the code's HMAC has the `auth_session` as its key, of which there is only a hash.
  */
 export const challengeSessions = auth.table(
@@ -39,10 +40,21 @@ export const challengeSessions = auth.table(
     wrongTries: smallint("wrong_tries").notNull().default(0),
     createdAt: instant("created_at").notNull(),
     expiresAt: instant("expires_at").notNull(),
-    /** When its authorization code was exchanged; no code is right from then on. */
+    /**
+     * SHA-256 of the newest authorization code; null until a one-time code was right. Who has the code can derive its
+     * first refresh token, so that no token is here.
+     */
+    codeHash: bytea("code_hash"),
+    codeExpiresAt: instant("code_expires_at"),
+    /** The id of the authorization that its exchange makes. */
+    authorizationId: uuid("authorization_id"),
+    /** When it was exchanged; no one-time code is right from then on. */
     exchangedAt: instant("exchanged_at"),
   },
-  (table) => [index("challenge_sessions_expiry").on(table.expiresAt)],
+  (table) => [
+    uniqueIndex("challenge_sessions_code").on(table.codeHash).where(sql`${table.codeHash} is not null`),
+    index("challenge_sessions_expiry").on(table.expiresAt),
+  ],
 );
 
 /** The codes of the last hour and whether they were used, for the breakers. */

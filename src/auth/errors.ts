@@ -61,6 +61,13 @@ export function invalidClient(): ServiceError {
   );
 }
 
+/** For who presents no secret, but is no client without one either. */
+export function noPublicClient(): ServiceError {
+  const detail =
+    "No enabled client of the method none has this client_id, or FIRST_PARTY_APPS is not on. See OAUTH_SERVER_CLIENTS.";
+  return new ServiceError(AuthErrorKinds.invalidClient, detail);
+}
+
 export function identityNotFound(by: "id" | "phone number"): ServiceError {
   return new ServiceError(AuthErrorKinds.identityNotFound, `There is no identity with this ${by}.`);
 }

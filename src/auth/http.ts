@@ -14,7 +14,7 @@ import {
 } from "../platform/openapi/handlers.ts";
 import type { ChallengeAuthorization } from "./challenge/challenge.ts";
 import { type Authenticator, type Caller, requireIntrospection } from "./clients/authenticate-client.ts";
-import { identityNotFound, invalidClient } from "./errors.ts";
+import { identityNotFound, invalidClient, noPublicClient } from "./errors.ts";
 import type { GenerateTokens } from "./grants/generate-tokens.ts";
 import type { Identities } from "./identities/identities.ts";
 import { authenticationTypesOf, type Identity } from "./identities/identity.ts";
@@ -170,7 +170,7 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, AnyCalle
       const { client_id, response_type, login_hint, scope, auth_session, otp, ...others } = body;
       const { code_challenge, code_challenge_method, ...rest } = others;
       nothingElse(rest);
-      if (!challenge) refuse();
+      if (!challenge) throw noPublicClient();
       const pkce = { code_challenge, code_challenge_method };
       const authorization_code = await challenge({
         parameters: { client_id, response_type, login_hint, scope, auth_session, otp, ...pkce },

@@ -12,7 +12,6 @@ import { names } from "../platform/database/sql/readers.ts";
 import { isAmong } from "../platform/database/sql/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
-import { removeCodes } from "./challenge/authorization-codes.ts";
 import { challengeSessions, openBreakers, sentCodes } from "./codes-schema.ts";
 import { surelyNow } from "./running-time.ts";
 import { attempts, authorizations, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
@@ -32,7 +31,6 @@ export const janitorKinds = [
   "authorizations",
   "revoked_access_tokens",
   "redeemed_otp_proofs",
-  "authorization_codes",
   "attempts",
   "challenge_sessions",
   "sent_codes",
@@ -67,7 +65,7 @@ const breaker = names(openBreakers);
 
 // Selected, so that it is one moment for all rows, and an index can be used.
 const now = sql`(select clock_timestamp())`;
-// What may still refer to a session, such as its authorization code, expires within a minute after it. A breaker looks
+// The authorization code of a session may be exchanged, and that repeated, for two minutes after it. A breaker looks
 // at the codes of an hour.
 const anHourAgo = sql`(select clock_timestamp() - interval '1 hour')`;
 const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
@@ -129,7 +127,6 @@ const stepsOf = (db: Database): readonly Step[] => [
       returning 1 as one`,
   ),
   remove(db, "redeemed_otp_proofs", deleteUpTo(redeemedOtpProofs, proof.proofHash, proof.expiresAt, longAgo)),
-  remove(db, "authorization_codes", removeCodes),
   remove(db, "attempts", deleteUpTo(attempts, attempt.key, attempt.expire, now)),
   remove(
     db,

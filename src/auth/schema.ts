@@ -293,24 +293,6 @@ export const redeemedOtpProofs = auth.table(
   (table) => [index("redeemed_otp_proofs_expiry").on(table.expiresAt)],
 );
 
-/** What the challenges of apps have ended with: a code of each, to be exchanged. A new code takes the place of the last. */
-export const authorizationCodes = auth.table(
-  "authorization_codes",
-  {
-    /** That of challenge_sessions, which has all else. */
-    sessionHash: bytea("session_hash").primaryKey(),
-    /** SHA-256 of the code. Who has the code can derive its first refresh token, so that no token is here. */
-    codeHash: bytea("code_hash").notNull(),
-    /** The id of the authorization that the exchange makes. */
-    authorizationId: uuid("authorization_id").notNull(),
-    expiresAt: instant("expires_at").notNull(),
-  },
-  (table) => [
-    uniqueIndex("authorization_codes_code").on(table.codeHash),
-    index("authorization_codes_expiry").on(table.expiresAt),
-  ],
-);
-
 /** The key of the nonces that proofs may name. One row. */
 export const nonceKeys = auth.table(
   "nonce_keys",

@@ -61,7 +61,7 @@ export function createTokenOperations(dependencies: Dependencies) {
   const issuers = firstPartyApps?.issuers ?? [];
   const verifyProof = createVerifyProof({ nonces: createNonces(db, clock), clock, issuers });
   const authorizationCodes = createAuthorizationCodes(db, clock);
-  const findPhoneHolder = createFindPhoneHolder(reads);
+  const findPhoneHolder = createFindPhoneHolder(db);
   const codes =
     settings.codes && createBuiltInVerifier({ ...dependencies, settings: settings.codes, issuer });
   const outcomes = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
@@ -79,15 +79,7 @@ export function createTokenOperations(dependencies: Dependencies) {
         otpChecks: createOtpChecks(otp.verifierUrl),
         verifyOtpProof: createVerifyOtpProof(otp, clock),
         exchangeCode: createExchangeCode({
-          ...{
-            authorizationCodes,
-            findPhoneHolder,
-            identities,
-            tokenIssuer,
-            findPresented,
-            confirmed,
-            clock,
-          },
+          ...{ authorizationCodes, findPhoneHolder, identities, tokenIssuer, findPresented, confirmed },
         }),
         guessing,
       }),

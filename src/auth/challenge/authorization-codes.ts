@@ -3,23 +3,13 @@
  * random bits, of which the database has a hash; the first refresh token is derived from it.
  */
 import { hash } from "node:crypto";
-import { eq, sql } from "drizzle-orm";
+import { type SQLWrapper, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { randomBytes, uuidv7 } from "../../platform/crypto/random.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { listOf, names, nullable, text } from "../../platform/database/sql/readers.ts";
-import {
-  computed,
-  ctid,
-  isAmong,
-  rowCount,
-  rows,
-  selection,
-} from "../../platform/database/sql/statements.ts";
-import { limit } from "../batches.ts";
-import { sessionHashOf } from "../codes/sessions.ts";
+import { computed, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { challengeSessions } from "../codes-schema.ts";
-import { authorizationCodes } from "../schema.ts";
 import { derivedRefreshToken, type RefreshToken } from "../tokens/refresh-token.ts";
 
 /** Seconds in which a code is exchanged, and in which its exchange may be repeated from then on. */
@@ -40,7 +30,6 @@ interface PresentedCode {
 
 /** A challenge whose code is exchanged. */
 export interface EndedChallenge {
-  readonly sessionHash: Uint8Array;
   readonly phone: string;
   readonly scopes: readonly string[] | null;
   /** Null: nobody had the phone when it began. */
@@ -51,8 +40,6 @@ export interface EndedChallenge {
 }
 
 export interface AuthorizationCodes {
-  /** The client that has begun a session; undefined if there is no such session. */
-  clientOf(authSession: string): Promise<string | undefined>;
   /** A code for a session whose one-time code was right; the one before is void. Undefined once one was exchanged. */
   issue(sessionHash: Buffer): Promise<string | undefined>;
   /**
@@ -62,50 +49,33 @@ export interface AuthorizationCodes {
   exchange(presented: PresentedCode): Promise<EndedChallenge | undefined>;
 }
 
-const session = names(challengeSessions, "s");
-const issued = names(authorizationCodes, "c");
-const { sessionHash: hashOfSession, exchangedAt } = names(challengeSessions);
-const { sessionHash, codeHash, authorizationId, expiresAt } = names(authorizationCodes);
+const { sessionHash, codeHash, codeExpiresAt, authorizationId, exchangedAt, ...fixed } =
+  names(challengeSessions);
 
-const now = sql`clock_timestamp()`;
-const later = sql`${now} + ${codeSeconds}::int * interval '1 second'`;
-const bytesOf = (bytes: Uint8Array) => sql`decode(${Buffer.from(bytes).toString("hex")}, 'hex')`;
+const later = (moment: SQLWrapper) => sql`${moment} + ${codeSeconds}::int * interval '1 second'`;
 const hashOf = (text: string) => hash("sha256", text, "buffer");
 
 const ended = selection({
-  sessionHash: session.sessionHash,
-  phone: session.phone,
-  scopes: computed(nullable(listOf(text)), sql`to_json(${session.scopes})`),
-  identityId: session.identityId,
-  identityGeneration: session.identityGeneration,
-  authorizationId: issued.authorizationId,
+  phone: fixed.phone,
+  scopes: computed(nullable(listOf(text)), sql`to_json(${fixed.scopes})`),
+  identityId: fixed.identityId,
+  identityGeneration: fixed.identityGeneration,
+  // A session that has the code has this, too.
+  authorizationId: computed(text, sql`${authorizationId}`),
 });
 
 export function createAuthorizationCodes(db: Database, clock: Clock): AuthorizationCodes {
   return {
-    async clientOf(authSession) {
-      const [found] = await db
-        .select({ clientId: challengeSessions.clientId })
-        .from(challengeSessions)
-        .where(eq(challengeSessions.sessionHash, sessionHashOf(authSession)));
-      return found?.clientId;
-    },
-
     async issue(endedSession) {
       const secret = randomBytes(32).toString("base64url");
       const code = prefix + secret;
-      // The lock keeps an exchange apart, whose code this one would void.
+      // One row has session and code: of an exchange at the same time, one statement sees what the other has done.
       const stored = await rowCount(
         db,
         sql`
-        with session as (
-          select ${hashOfSession} from ${challengeSessions}
-          where ${hashOfSession} = ${bytesOf(endedSession)} and ${exchangedAt} is null for update
-        )
-        insert into ${authorizationCodes} (${sessionHash}, ${codeHash}, ${authorizationId}, ${expiresAt})
-        select ${hashOfSession}, ${bytesOf(hashOf(code))}, ${uuidv7(clock.now())}::uuid, ${later} from session
-        on conflict (${sessionHash}) do update set ${codeHash} = excluded.${codeHash},
-          ${authorizationId} = excluded.${authorizationId}, ${expiresAt} = excluded.${expiresAt}
+        update ${challengeSessions} set ${codeHash} = ${hashOf(code)}, ${codeExpiresAt} = ${later(sql`now()`)},
+          ${authorizationId} = ${uuidv7(clock.now())}::uuid
+        where ${sessionHash} = ${endedSession} and ${exchangedAt} is null
         returning 1 as one`,
       );
       return stored === 1 ? code : undefined;
@@ -119,12 +89,10 @@ export function createAuthorizationCodes(db: Database, clock: Clock): Authorizat
         db,
         ended,
         sql`
-        update ${challengeSessions} s set ${exchangedAt} = coalesce(${session.exchangedAt}, ${now})
-        from ${authorizationCodes} c
-        where ${issued.sessionHash} = ${session.sessionHash} and ${issued.codeHash} = ${bytesOf(hashOf(code))}
-          and ${session.clientId} = ${clientId} and ${session.keyThumbprint} = ${keyThumbprint}
-          and ${session.codeChallenge} = ${codeChallenge}
-          and ${now} < coalesce(${session.exchangedAt} + ${codeSeconds}::int * interval '1 second', ${issued.expiresAt})
+        update ${challengeSessions} set ${exchangedAt} = coalesce(${exchangedAt}, now())
+        where ${codeHash} = ${hashOf(code)} and ${fixed.clientId} = ${clientId}
+          and ${fixed.keyThumbprint} = ${keyThumbprint} and ${fixed.codeChallenge} = ${codeChallenge}
+          and now() < coalesce(${later(exchangedAt)}, ${codeExpiresAt})
         returning ${ended}`,
       );
       if (!challenge) return undefined;
@@ -133,11 +101,3 @@ export function createAuthorizationCodes(db: Database, clock: Clock): Authorizat
     },
   };
 }
-
-/** Removes the codes that no request may present any more. */
-export const removeCodes = sql`
-  delete from ${authorizationCodes} where ${isAmong(
-    ctid,
-    sql`select c.ctid from ${authorizationCodes} c
-      where ${issued.expiresAt} < ${now} - interval '1 hour' ${limit} for update skip locked`,
-  )} returning 1 as one`;

@@ -7,7 +7,7 @@ import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../../p
 import type { Authenticator } from "../clients/authenticate-client.ts";
 import { chooseScopes } from "../clients/choose-scopes.ts";
 import type { Codes } from "../codes/codes.ts";
-import { AuthErrorKinds, invalidClient } from "../errors.ts";
+import { AuthErrorKinds, noPublicClient } from "../errors.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { VerifyProof } from "../proofs/proof.ts";
 import { requireAttestation } from "./attestation.ts";
@@ -58,12 +58,10 @@ const path = "/oauth2/v1/authorize-challenge";
 export function createChallenge(dependencies: Dependencies): ChallengeAuthorization {
   const { authenticator, codes, authorizationCodes, findPhoneHolder, verifyProof, clock } = dependencies;
 
-  /** A client without a secret, which may have been disabled since it began. */
-  const clientWith = async (id: string) =>
-    (await authenticator.publicClient(id)) ?? Promise.reject(invalidClient());
-
   async function begin({ parameters, proof, attestation, address }: ChallengeRequest): Promise<never> {
-    const { clientId, client } = await clientWith(parameters.client_id ?? "");
+    const caller = await authenticator.publicClient(parameters.client_id ?? "");
+    if (!caller) throw noPublicClient();
+    const { clientId, client } = caller;
     if (!client.grantTypes.includes("authorization_code")) throw mayNotBegin();
     const { phone, codeChallenge } = beginning(parameters);
     const { scope } = parameters;
@@ -81,12 +79,8 @@ export function createChallenge(dependencies: Dependencies): ChallengeAuthorizat
   }
 
   async function goOn(authSession: string, request: ChallengeRequest): Promise<string> {
-    const { client_id, otp } = request.parameters;
-    const keyThumbprint = await verifyProof(request.proof, path);
-    const clientId = client_id ?? (await authorizationCodes.clientOf(authSession));
-    if (clientId === undefined) throw invalidSession();
-    await clientWith(clientId);
-    const session = { authSession, clientId, keyThumbprint };
+    const { client_id: clientId, otp } = request.parameters;
+    const session = { authSession, clientId, keyThumbprint: await verifyProof(request.proof, path) };
     if (otp === undefined) {
       const resent = await codes.resend(session, request.address);
       if (resent.kind === "invalid") throw invalidSession();

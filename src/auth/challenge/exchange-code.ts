@@ -1,4 +1,3 @@
-import type { Clock } from "../../platform/base/clock.ts";
 import type { Client } from "../clients/client-repository.ts";
 import type { Identities } from "../identities/identities.ts";
 import type { Confirmed } from "../tokens/confirmed.ts";
@@ -17,7 +16,6 @@ interface Dependencies {
   readonly tokenIssuer: TokenIssuer;
   readonly findPresented: FindPresented;
   readonly confirmed: Confirmed;
-  readonly clock: Clock;
 }
 
 /** What an app presents to exchange a code. */
@@ -36,22 +34,19 @@ interface Presented {
  */
 export type ExchangeCode = (client: Client, presented: Presented) => Promise<TokenPair | undefined>;
 
-/** Milliseconds for which it is remembered that a challenge made its authorization: longer than it can be repeated. */
-const redeemedMs = 3_600_000;
-
 export function createExchangeCode(dependencies: Dependencies): ExchangeCode {
   const { authorizationCodes, findPhoneHolder, identities, tokenIssuer } = dependencies;
-  const { findPresented, confirmed, clock } = dependencies;
+  const { findPresented, confirmed } = dependencies;
 
   async function subjectOf(
     { clientSettings }: Client,
-    { sessionHash, phone, identityId, identityGeneration }: EndedChallenge,
+    { phone, identityId: holder, identityGeneration, refreshToken }: EndedChallenge,
   ): Promise<AuthenticatedSubject | undefined> {
-    // Each challenge makes one authorization, as each proof of an OTP check does.
-    const otpProof = { hash: Buffer.from(sessionHash), expiresAt: new Date(clock.now() + redeemedMs) };
-    if (identityId !== null) return { identityId, identityGeneration, phone, otpProof };
-    if (!clientSettings.signUp) return undefined;
-    return { identityId: await signUp(identities, findPhoneHolder, phone), phone, otpProof };
+    let identityId = holder ?? undefined;
+    // A repeat makes no identity: the first time has, and it may be gone by now, or have another phone.
+    if (holder === null && clientSettings.signUp && !(await findPresented(refreshToken)))
+      identityId = await signUp(identities, findPhoneHolder, phone);
+    return identityId === undefined ? undefined : { identityId, identityGeneration, phone };
   }
 
   /** The pair of an exchange that has been made before: perhaps its response was lost. */
@@ -71,13 +66,13 @@ export function createExchangeCode(dependencies: Dependencies): ExchangeCode {
     if (keyThumbprint === undefined) return undefined;
     const { clientId } = client;
     const challenge = await authorizationCodes.exchange({ code, codeVerifier, clientId, keyThumbprint });
-    const subject = challenge && (await subjectOf(client, challenge));
-    if (!subject) return undefined;
+    if (!challenge) return undefined;
+    const subject = await subjectOf(client, challenge);
     const { refreshToken, scopes: requested } = challenge;
     const scopes = client.scopes.filter((scope) => requested?.includes(scope) ?? true);
     const grantType = "authorization_code";
-    const granted = { client, grantType, subject, scopes, description, refreshToken, keyThumbprint };
-    const pair = await tokenIssuer.authorize(granted);
+    const granted = { client, grantType, scopes, description, refreshToken, keyThumbprint };
+    const pair = subject && (await tokenIssuer.authorize({ ...granted, subject }));
     return pair ?? repeat(client, refreshToken, scopes);
   };
 }

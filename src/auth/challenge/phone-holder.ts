@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { isOfKind } from "../../platform/base/errors.ts";
-import type { Reads } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
 import { names, number } from "../../platform/database/sql/readers.ts";
 import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { AuthErrorKinds } from "../errors.ts";
@@ -30,10 +30,10 @@ const holder = selection({
   ),
 });
 
-export function createFindPhoneHolder(reads: Reads): FindPhoneHolder {
+export function createFindPhoneHolder(db: Database): FindPhoneHolder {
   return async (phone) => {
     const [found] = await rows(
-      reads,
+      db,
       holder,
       sql`select ${holder} from ${identities} i where ${identity.phone} = ${phone}`,
     );
@@ -41,15 +41,21 @@ export function createFindPhoneHolder(reads: Reads): FindPhoneHolder {
   };
 }
 
-/** The id of who has the phone: of one that is made now, once however many sign up at the same time, or is there by now. */
-export async function signUp(identities: Identities, find: FindPhoneHolder, phone: string): Promise<string> {
+/**
+ * The id of who has the phone: of one that is made now, once however many sign up at the same time, or is there by now;
+ * undefined if that one is gone again.
+ */
+export async function signUp(
+  identities: Identities,
+  find: FindPhoneHolder,
+  phone: string,
+): Promise<string | undefined> {
   const known = await find(phone);
   if (known) return known.id;
   try {
     return (await identities.create(randomUUID(), { phone })).id;
   } catch (error) {
-    const other = isOfKind(error, [AuthErrorKinds.identityPhoneTaken]) ? await find(phone) : undefined;
-    if (!other) throw error;
-    return other.id;
+    if (!isOfKind(error, [AuthErrorKinds.identityPhoneTaken])) throw error;
+    return (await find(phone))?.id;
   }
 }

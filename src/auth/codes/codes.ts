@@ -18,7 +18,7 @@ import {
   sessionHashOf,
 } from "./sessions.ts";
 
-/** Unknown, expired, another client's or key's, its tries used up, or its authorization code exchanged. */
+/** Unknown, expired, another client's or key's, a disabled client's, tries used up, or the authorization code exchanged. */
 const invalid = { kind: "invalid" } as const;
 
 type CheckResult =
@@ -89,12 +89,12 @@ export function createCodes(dependencies: Dependencies): Codes {
     async resend(presented, address) {
       const found = await sessions.find(presented);
       if (!found) return invalid;
-      const { phone, isSent, resendAfterSeconds } = found;
+      const { phone, clientId, isSent, resendAfterSeconds } = found;
       if (resendAfterSeconds > 0) {
         observer.refused("session");
         return limited(resendAfterSeconds);
       }
-      const refusal = await mayBegin({ phone, clientId: presented.clientId, address });
+      const refusal = await mayBegin({ phone, clientId, address });
       if (refusal) return refusal;
       const code = newCode();
       const session = await sessions.renew(presented, found, code);

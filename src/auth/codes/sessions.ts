@@ -7,6 +7,7 @@ import { boolean, integer, names } from "../../platform/database/sql/readers.ts"
 import { computed, onlyRow, rows, selection } from "../../platform/database/sql/statements.ts";
 import { challengeSessions, sentCodes } from "../codes-schema.ts";
 import type { CodesSettings } from "../codes-settings.ts";
+import { clients } from "../schema.ts";
 import { prefixOf } from "./numbers.ts";
 
 /** Seconds that a code is valid. */
@@ -35,7 +36,8 @@ export interface Challenge {
 /** Whose session it is. With another client or key it is an invalid one. */
 export interface PresentedSession {
   readonly authSession: string;
-  readonly clientId: string;
+  /** Undefined: not named. */
+  readonly clientId: string | undefined;
   readonly keyThumbprint: string;
 }
 
@@ -50,6 +52,7 @@ export interface SessionState {
 /** A session that is valid, before a further code is made. */
 interface FoundSession extends Pick<SessionState, "resendAfterSeconds"> {
   readonly phone: string;
+  readonly clientId: string;
   readonly isSent: boolean;
 }
 
@@ -70,6 +73,7 @@ export interface Sessions {
 
 const session = names(challengeSessions);
 const sent = names(sentCodes);
+const owner = names(clients, "owner");
 
 /** Whole seconds until a moment, by which it has come. A stored moment may be rounded up by half a millisecond. */
 const secondsUntil = (moment: SQL) =>
@@ -81,7 +85,12 @@ const state = {
 };
 const begun = selection(state);
 const { resendAfterSeconds } = state;
-const found = selection({ resendAfterSeconds, phone: session.phone, isSent: session.isSent });
+const found = selection({
+  resendAfterSeconds,
+  phone: session.phone,
+  clientId: session.clientId,
+  isSent: session.isSent,
+});
 const checked = selection({
   ...state,
   isRight: computed(boolean, sql`is_right`),
@@ -104,9 +113,13 @@ const storedMac = (isSent: boolean, authSession: string, code: string) =>
 
 const seconds = (count: number): SQL => sql`${count}::int * interval '1 second'`;
 
+/** Whether the session is valid, and its client still is one without a secret that is enabled. */
 const isValid = ({ authSession, clientId, keyThumbprint }: PresentedSession): SQL => sql`
-  ${session.sessionHash} = ${sessionHashOf(authSession)} and ${session.clientId} = ${clientId}
-    and ${session.keyThumbprint} = ${keyThumbprint} and ${session.expiresAt} > now()
+  ${session.sessionHash} = ${sessionHashOf(authSession)} and ${session.keyThumbprint} = ${keyThumbprint}
+    and ${session.clientId} = coalesce(${clientId ?? null}::text, ${session.clientId})
+    and ${session.clientId} in (select ${owner.clientId} from ${clients} owner
+      where ${owner.disabledAt} is null and 'none' = any(${owner.authenticationMethods}))
+    and ${session.expiresAt} > now()
     and ${session.exchangedAt} is null and ${session.wrongTries} < ${maxWrongTries}::int`;
 
 export function createSessions(

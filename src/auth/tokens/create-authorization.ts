@@ -1,4 +1,4 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
@@ -26,7 +26,7 @@ export interface AuthenticatedSubject {
   readonly asClient?: AsClient;
   /** The phone number that was proven; must still be the identity's. */
   readonly phone?: string;
-  /** The latest ending of the identity when it was found; there must be no other. */
+  /** The latest ending of the identity when it was found; there must be no later one. */
   readonly identityGeneration?: number;
   /** The hash of the password that was checked; must still be the identity's. */
   readonly passwordHash?: string;
@@ -47,7 +47,7 @@ export interface NewAuthorization {
 
 /**
  * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems the proof,
- * creates the authorization and writes its event. A concurrent deletion, change of password, disabling or ending of the
+ * creates the authorization and writes its event; one with a key at most once for its id. A concurrent deletion, change of password, disabling or ending of the
  * organization ends it, whichever commits first.
  * @returns whether the authorization was created
  */
@@ -55,12 +55,13 @@ type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>
 
 /**
  * Authorizations that are requested at the same time share a statement and a commit; if it fails, each is tried again
- * alone. One with a proof is always alone, as it waits for others that redeem the same proof.
+ * alone. One with a proof is always alone, as it waits for others that redeem the same proof; one with a key, for others
+ * of its code, which have the same id.
  */
 export function createCreateAuthorization(db: Database): CreateAuthorization {
   const createBatched = batched({
     load: async (requested: readonly NewAuthorization[]) => {
-      const created = await create(db, requested).catch((error: unknown) => {
+      const created = await create(db, insertNew, requested).catch((error: unknown) => {
         // The statement may have been committed, so a second try could not tell either.
         if (isDatabaseUnavailable(error) || requested.length === 1) throw error;
         return undefined;
@@ -72,10 +73,11 @@ export function createCreateAuthorization(db: Database): CreateAuthorization {
     maxKeys: 128,
   });
   return async (authorization) => {
-    const isShared = authorization.subject.otpProof === undefined;
+    const isOfCode = authorization.keyThumbprint !== undefined;
+    const isShared = !isOfCode && authorization.subject.otpProof === undefined;
     const created = isShared ? await createBatched(authorization) : undefined;
     if (isShared && created !== "FAILED") return created === true;
-    return (await create(db, [authorization])).size === 1;
+    return (await create(db, isOfCode ? insertOnce : insertNew, [authorization])).size === 1;
   };
 }
 
@@ -96,9 +98,10 @@ const recordGranted = recordEvent(
 );
 
 /** An authorization for a user needs his identity; a client that acts for no user (RFC 6749 section 4.4), that there is none. */
-const insertAuthorizations = prepared(
-  ["requested"],
-  ({ requested }) => sql`
+const inserting = (onConflict: SQL) =>
+  prepared(
+    ["requested"],
+    ({ requested }) => sql`
     with requested as (
       select * from json_to_recordset(${requested}::text::json) as row (
         ${id} uuid, ${identityId} text, ${phone} text, ${passwordHash} text, required_generation bigint,
@@ -122,7 +125,7 @@ const insertAuthorizations = prepared(
     ), dated as (
       select eligible.*, moment + refresh_seconds * interval '1 second' as refresh_end,
         moment + access_seconds * interval '1 second' as access_end
-      from eligible where required_generation is null or required_generation = ${own.identityGeneration}
+      from eligible where required_generation is null or required_generation >= ${own.identityGeneration}
     ), redeemed as (
       insert into ${redeemedOtpProofs} (${proofHash}, ${proofExpiresAt})
       select ${proofHash}, proof_expires from eligible where ${proofHash} is not null
@@ -138,14 +141,20 @@ const insertAuthorizations = prepared(
         ${own.organizationId}, ${own.organizationGeneration}
       from dated
       where ${proofHash} is null or ${proofHash} in (select ${proofHash} from redeemed)
-      returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
+      ${onConflict} returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
     ), recorded as (${recordGranted})
     select ${granted} from granted`,
-);
+  );
+const insertNew = inserting(sql``);
+const insertOnce = inserting(sql`on conflict (${id}) do nothing`);
 
 /** @returns the ids of those that were created */
-async function create(db: Database, requested: readonly NewAuthorization[]): Promise<Set<string>> {
-  const statement = insertAuthorizations({ requested: JSON.stringify(requested.map(requestedRow)) });
+async function create(
+  db: Database,
+  insert: typeof insertNew,
+  requested: readonly NewAuthorization[],
+): Promise<Set<string>> {
+  const statement = insert({ requested: JSON.stringify(requested.map(requestedRow)) });
   return new Set((await rows(db, granted, statement)).map((row) => row.id));
 }
 

@@ -12,7 +12,13 @@ describe.each(deployments)("the exchange of a code: $name", (deployment) => {
   const cleanup = suiteCleanup();
   beforeAll(async () => {
     fleet = await startFleet(deployment, {
-      env: { ...withClients(appClient("app"), appClient("other"), appClient("leaving")), ...generousLimits },
+      env: {
+        ...withClients(
+          ...["app", "other", "leaving"].map((id) => appClient(id)),
+          appClient("joining", { clientSettings: { signUp: true } }),
+        ),
+        ...generousLimits,
+      },
     });
     cleanup.defer(() => fleet.stop());
   });
@@ -63,6 +69,29 @@ describe.each(deployments)("the exchange of a code: $name", (deployment) => {
     const next = pairOf(await app.refresh(pair.refresh_token));
     expectRefused(await app.exchange(again ?? ""));
     expect(await isActive(next)).toBe(true);
+  });
+
+  test("of the last code and one that is exchanged while a new one is made, one works and gets a pair", async () => {
+    const races = Array.from({ length: 8 }, async () => {
+      const { phone } = await fleet.next().newIdentity({ phone: newMobilePhone() });
+      const app = await newApp();
+      const request = await app.withCode(phone);
+      const codeOf = async () => {
+        const DPoP = (await app.beginning(phone)).headers?.["DPoP"] ?? "";
+        return fleet.next().call("challengeAuthorization", { ...request, headers: { DPoP } });
+      };
+      const last: string = Object((await codeOf()).body).authorization_code;
+      const [issued, exchanged] = await Promise.all([codeOf(), app.exchange(last)]);
+      if (exchanged.status === 200) {
+        // Made before the exchange, a new code would have voided the last; after it none is made.
+        expect(issued.body).toMatchObject({ error: "invalid_session" });
+        expect(pairOf(await app.exchange(last)).refresh_token).toBe(pairOf(exchanged).refresh_token);
+      } else {
+        expectRefused(exchanged);
+        pairOf(await app.exchange(Object(issued.body).authorization_code));
+      }
+    });
+    await Promise.all(races);
   });
 
   test("another key, client or verifier is refused, and its owner exchanges it all the same", async () => {
@@ -124,8 +153,60 @@ describe.each(deployments)("the exchange of a code: $name", (deployment) => {
     expectRefused(await app.exchange(code));
   });
 
+  test.each<[string, (id: string) => Promise<Answer>, 200 | 400]>([
+    ["is deleted", (id) => fleet.next().call("deleteIdentity", { as: internal, path: { id } }), 400],
+    [
+      "gets another phone",
+      (id) =>
+        fleet
+          .next()
+          .call("updateIdentity", { as: internal, path: { id }, json: { phone: newMobilePhone() } }),
+      200,
+    ],
+  ])(
+    "a repeated exchange makes no second identity, where the one that signed up %s",
+    async (_what, change, status) => {
+      const phone = newMobilePhone();
+      const app = await newApp("joining");
+      const code = await app.code(phone);
+      const { sub } = await fleet.next().introspect(pairOf(await app.exchange(code)).access_token);
+      expect((await change(String(sub))).status).toBe(204);
+      expect((await app.exchange(code)).status).toBe(status);
+      const query = `?phone=${encodeURIComponent(phone)}`;
+      const found = await fleet.next().call("findIdentityByPhone", { as: internal, query });
+      expect(found.status).toBe(404);
+    },
+  );
+
+  test("who got the phone after the beginning is signed in, and not once all sessions were ended", async () => {
+    const phones = [newMobilePhone(), newMobilePhone()];
+    const apps = await Promise.all(phones.map(() => newApp("joining")));
+    const codes: string[] = [];
+    for (const [index, phone] of phones.entries()) codes.push((await apps[index]?.code(phone)) ?? "");
+    const [kept, ended] = await Promise.all(phones.map((phone) => fleet.next().newIdentity({ phone })));
+    await fleet.next().call("endAllAuthorizations", { as: internal, path: { id: ended?.id ?? "" } });
+    const [pair, refused] = await Promise.all(apps.map((app, index) => app.exchange(codes[index] ?? "")));
+    const { sub } = await fleet.next().introspect(pairOf(pair ?? expect.fail()).access_token);
+    expect(sub).toBe(kept?.id);
+    expectRefused(refused ?? expect.fail());
+  });
+
   test.runIf(deployment.backend === "PostgreSQL")(
-    "a client that was disabled meanwhile gets no code, no message and no pair",
+    "sessions that were ended long before the beginning are no obstacle, though the janitor removes that meanwhile",
+    async () => {
+      const { id, phone } = await fleet.next().newIdentity({ phone: newMobilePhone() });
+      await fleet.next().call("endAllAuthorizations", { as: internal, path: { id } });
+      const app = await newApp();
+      const code = await app.code(phone);
+      await fleet.store.read((query) =>
+        query(`delete from auth.identity_endings where identity_id = '${id}'`),
+      );
+      pairOf(await app.exchange(code));
+    },
+  );
+
+  test.runIf(deployment.backend === "PostgreSQL")(
+    "a client that was disabled meanwhile gets no code, no message and no pair, and then nothing begins",
     async () => {
       const { phone } = await fleet.next().newIdentity({ phone: newMobilePhone() });
       const app = await newApp("leaving");
@@ -139,9 +220,15 @@ describe.each(deployments)("the exchange of a code: $name", (deployment) => {
       // For a second a process may take the client for an enabled one; the statement that grants does not.
       expect((await exchange()).status).toBe(400);
       await expect.poll(async () => Object((await exchange()).body).error).toBe("invalid_client");
-      const errorOf = async (form: Record<string, string>) =>
-        Object((await app.challenge({ auth_session, ...form })).body).error;
-      for (const form of [{}, { otp }]) await expect.poll(() => errorOf(form)).toBe("invalid_client");
+      for (const form of [{ auth_session }, { auth_session, otp }]) {
+        expect((await app.challenge(form)).body).toMatchObject({ error: "invalid_session" });
+      }
+      await expect
+        .poll(async () => (await app.begin(phone)).body)
+        .toMatchObject({
+          error: "invalid_client",
+          error_description: expect.stringContaining("No enabled client of the method none"),
+        });
     },
   );
 
@@ -155,11 +242,11 @@ describe.each(deployments)("the exchange of a code: $name", (deployment) => {
         );
       const app = await newApp();
       const unused = await app.code(phone);
-      await shift("authorization_codes", "expires_at");
+      await shift("challenge_sessions", "code_expires_at");
       expectRefused(await app.exchange(unused));
       const code = await app.code(phone);
       pairOf(await app.exchange(code));
-      await shift("authorization_codes", "expires_at");
+      await shift("challenge_sessions", "code_expires_at");
       pairOf(await app.exchange(code));
       await shift("challenge_sessions", "exchanged_at");
       expectRefused(await app.exchange(code));

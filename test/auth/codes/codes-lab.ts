@@ -51,6 +51,10 @@ export function codesOn(backend: Backend, env: EnvironmentVariables = {}) {
     own = await createMigratedServiceDatabase(backend, authMigrations);
     cleanup.defer(() => own.drop());
     database = await own.open();
+    await database.db.execute(sql`
+      insert into auth.clients (client_id, client_name, secret_hashes, authentication_methods, grant_types, scopes,
+        client_settings, token_settings, registered_at)
+      values ('app', 'app', '{}', '{none}', '{}', '{}', '{}', '{}', now())`);
     codes = verifierOn(database);
     cleanup.defer(() => codes.stop());
   });
