@@ -116,7 +116,7 @@ const methods = ["client_secret_basic", "client_secret_post"] as const;
 const methodExpects = `an array of ${methods.join(" and ")}`;
 const method = v.picklist(methods, must(`one of ${methods.join(", ")}`));
 
-const grantsOf = <const Type extends GrantType>(types: readonly Type[]) =>
+const grantsOf = (types: readonly GrantType[]): v.GenericSchema<unknown, GrantType[]> =>
   distinct("an array of grant types", v.picklist(types, must(`one of ${types.join(", ")}`)));
 
 /** Members of `aud` in addition to the client's id. */
@@ -156,7 +156,13 @@ const secretMembers = (environment: Environment) => ({
 const publicMembers = (environment: Environment) => ({
   clientSecret: v.optional(v.never("must not be there, as the method is none")),
   clientAuthenticationMethods: v.strictTuple([v.literal("none")], must("none alone, or without it")),
-  grantTypes: grantsOf(publicGrantTypes),
+  grantTypes: v.pipe(
+    grantsOf(publicGrantTypes),
+    v.check(
+      (types) => types.includes("authorization_code"),
+      "must name authorization_code, as the method is none",
+    ),
+  ),
   clientSettings: v.optional(
     exactObject("an object with audiences, signUp and attestationKeys", {
       audiences,
@@ -178,7 +184,7 @@ const publicMembers = (environment: Environment) => ({
 
 /** A client without a secret. */
 export function isPublic({ clientAuthenticationMethods: listed }: ClientRegistration): boolean {
-  return listed.includes("none");
+  return listed[0] === "none";
 }
 
 /** What every client can have. */
@@ -208,28 +214,17 @@ const members = {
   ),
 };
 
-/** The members that the two kinds of client have with other types. */
-interface OfEitherKind {
-  readonly clientAuthenticationMethods: readonly ((typeof methods)[number] | "none")[];
-  readonly grantTypes: readonly GrantType[];
-  readonly clientSettings: {
-    readonly audiences: readonly string[];
-    readonly mayIntrospect: boolean;
-    readonly organizations?: string[] | undefined;
-    readonly signUp?: boolean;
-    readonly attestationKeys?: string[];
-  };
-}
-
-const ofEitherKind = (client: OfEitherKind): OfEitherKind => {
-  const { clientAuthenticationMethods, grantTypes: permitted, clientSettings } = client;
-  return { clientAuthenticationMethods, grantTypes: permitted, clientSettings };
-};
-
 /** One client. Optional members have defaults. */
 const registration = (environment: Environment) => {
   const expects = "an object that registers a client";
-  const ofSecret = exactObject(expects, { ...members, ...secretMembers(environment) });
+  const ofSecret = v.pipe(
+    exactObject(expects, { ...members, ...secretMembers(environment) }),
+    refusing(({ grantTypes: permitted, clientSettings: { organizations: listed } }) =>
+      listed && !permitted.includes("client_credentials")
+        ? "must have the grant client_credentials, as it has organizations"
+        : undefined,
+    ),
+  );
   const ofNone = exactObject(expects, { ...members, ...publicMembers(environment) });
   return v.pipe(
     v.lazy((client) => {
@@ -238,7 +233,6 @@ const registration = (environment: Environment) => {
     }),
     v.transform(({ clientSecret: clientSecrets = [], ...client }) => ({
       ...client,
-      ...ofEitherKind(client),
       clientSecrets,
       clientName: client.clientName ?? client.clientId,
     })),

@@ -119,6 +119,10 @@ describe("a member that is not right is reported under its path, without its val
     ],
     [{ clientSettings: { audience: "x" } }, "[1].clientSettings.audience is not known"],
     [
+      { clientSettings: { organizations: ["42"] } },
+      "[1] must have the grant client_credentials, as it has organizations",
+    ],
+    [
       { tokenSettings: { accessTokenSeconds: 0 } },
       "[1].tokenSettings.accessTokenSeconds must be an integer from 1 to 86400",
     ],
@@ -250,7 +254,9 @@ describe("a client of the method none", () => {
       { clientSettings: { attestationKeys: ["hunter2"] } },
       "[0].clientSettings.attestationKeys[0] must be public keys",
     ],
-    ...["password", "auth", "phone_otp", "phone_otp_token"].map(
+    [{ grantTypes: [] }, "[0].grantTypes must name authorization_code, as the method is none"],
+    [{ grantTypes: ["refresh_token"] }, "[0].grantTypes must name authorization_code, as the method is none"],
+    ...["password", "auth", "phone_otp", "phone_otp_token", "client_credentials"].map(
       (one) => [{ grantTypes: ["authorization_code", one] }, `[0].grantTypes[1] ${grant}`] as const,
     ),
   ] as const)("%j is refused", (change, problem) => {

@@ -4,8 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { developmentSecrets } from "../../src/development/secrets.ts";
+import { killAll, startNode } from "../support/program.ts";
 import { problemLines, problemsOf } from "../support/setting-problems.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { pemOf, production, readAll, readAuth, rsaKeys } from "./settings-fixture.ts";
+
+const cleanup = suiteCleanup();
+cleanup.defer(killAll);
 
 describe("production", () => {
   const clients = (clientSecret: string) =>
@@ -218,6 +223,16 @@ test("a client without a secret needs FIRST_PARTY_APPS", async () => {
     readAuth(production({ OAUTH_SERVER_CLIENTS, FIRST_PARTY_APPS: "on" })),
   );
   expect(without.join()).toContain("OTP_VERIFIER is missing, but FIRST_PARTY_APPS is on");
+});
+
+test("a start ends with exit code 78 where a client without a secret has grants of one with it", async () => {
+  const grantTypes = ["authorization_code", "password", "auth", "phone_otp", "phone_otp_token"];
+  const app = { clientId: "app", clientAuthenticationMethods: ["none"], grantTypes };
+  const program = startNode("src/main.ts", {
+    ...{ NODE_ENV: "development", SERVICES: "auth", OAUTH_SERVER_CLIENTS: JSON.stringify([app]) },
+  });
+  expect(await program.ended(), program.output()).toBe(78);
+  for (const place of [1, 2, 3, 4]) expect(program.stderr()).toContain(`grantTypes[${place}] must be one of`);
 });
 
 test("a message holds no secret, whatever is wrong", async () => {

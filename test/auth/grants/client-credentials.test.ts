@@ -169,7 +169,7 @@ describe.each(backends)("a list on %s", (backend) => {
     await withList(partnerOf("43"), async (api) => {
       expect(await api.refresh(token, partner)).toMatchObject(refusal);
     });
-    const without = { ...partnerOf("42"), grantTypes: ["refresh_token"] };
+    const without = { ...partnerClient, grantTypes: ["refresh_token"] };
     await withList(without, async (api) => {
       expect(await api.refresh(token, partner)).toMatchObject(refusal);
     });
