@@ -464,8 +464,8 @@ export interface paths {
          *     Callers: the client that the token was issued to, or the internal client. Repeating it is 200
          *     again.
          *
-         *     - **An unknown, expired or garbled token** is a 400 `invalid_token`, and another client's
-         *       `unauthorized_client`. RFC 7009 section 2.2 would have 200; here a caller learns that it has ended nothing.
+         *     - **An unknown, expired or garbled token** is a 400 `invalid_token`, as is one of a client of the method `none` that
+         *       was replaced before the last refresh; another client's is `unauthorized_client`. RFC 7009 section 2.2 would have 200; here a caller learns that it has ended nothing.
          *     - Clients authenticate as at the token operation; one of the method `none` sends `client_id`, and no proof. An
          *       unknown parameter is ignored, a repeated one, known or not, is `invalid_request` (RFC 6749 section 3.2).
          *
@@ -1456,6 +1456,7 @@ export interface components {
         /**
          * @description The proof of the app's key (RFC 9449 section 4.2): a JWT of the type `dpop+jwt`, ES256, with the public key in its
          *     header and the claims `jti`, `htm`, `htu` and `iat`. `htu` is the address of the operation as the metadata have it.
+         *     `iat` may be a minute off; otherwise a `nonce` of the server's stands in for it.
          */
         DPoP: string;
         /**
@@ -2026,6 +2027,7 @@ export interface operations {
                 /**
                  * @description The proof of the app's key (RFC 9449 section 4.2): a JWT of the type `dpop+jwt`, ES256, with the public key in its
                  *     header and the claims `jti`, `htm`, `htu` and `iat`. `htu` is the address of the operation as the metadata have it.
+                 *     `iat` may be a minute off; otherwise a `nonce` of the server's stands in for it.
                  */
                 DPoP?: components["parameters"]["DPoP"];
                 /** @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters. */
@@ -2071,6 +2073,7 @@ export interface operations {
                 /**
                  * @description The proof of the app's key (RFC 9449 section 4.2): a JWT of the type `dpop+jwt`, ES256, with the public key in its
                  *     header and the claims `jti`, `htm`, `htu` and `iat`. `htu` is the address of the operation as the metadata have it.
+                 *     `iat` may be a minute off; otherwise a `nonce` of the server's stands in for it.
                  */
                 DPoP?: components["parameters"]["DPoP"];
                 /**

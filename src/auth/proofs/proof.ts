@@ -1,6 +1,6 @@
 /**
- * The proof of an app's key, in the header DPoP (RFC 9449 section 4.3). `jti` is not remembered: whoever repeats a
- * request within a minute gets what its sender got.
+ * The proof of an app's key, in the header DPoP (RFC 9449 section 4.3). `jti` is not remembered: while a proof
+ * is fresh, at most two minutes and with a nonce ten, whoever repeats the request gets what its sender got.
  */
 import { hash, type JsonWebKey } from "node:crypto";
 import type { Clock } from "../../platform/base/clock.ts";

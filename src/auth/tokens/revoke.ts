@@ -32,6 +32,8 @@ export function createRevoke({ db, accessTokens, findPresented, confirmed }: Dep
     const token = decodeRefreshToken(text);
     const found = token && (await findPresented(token));
     if (!found || found.state === "EXPIRED") return false;
+    // No proof is sent here. A token of before the last one, from an old backup, must not sign the app's user out.
+    if (found.keyThumbprint !== undefined && !found.isCurrent && !found.sealedSuccessor) return false;
     refuseOthers(caller, found.clientId);
     await endAuthorization(db, found.authorizationId, "CLIENT", origin);
     return true;

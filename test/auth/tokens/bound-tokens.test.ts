@@ -72,6 +72,18 @@ describe.each(deployments)("bound refresh tokens: $name", (deployment) => {
     expect(await isActive(pair)).toBe(true);
   });
 
+  test("the current token and the one before it end the authorization, at revoke; an older one is unknown", async () => {
+    const { app, pair } = await signedIn("app");
+    const before = await refreshed(app, pair);
+    const current = await refreshed(app, before);
+    const refused = await app.revoke(pair.refresh_token);
+    expect(refused).toMatchObject({ status: 400, body: { error: "invalid_token" } });
+    expect(await isActive(current)).toBe(true);
+    for (const { refresh_token } of [before, current, current])
+      expect((await app.revoke(refresh_token)).status).toBe(200);
+    expect(await isActive(current)).toBe(false);
+  });
+
   test("parallel uses rotate once: each gets the same refresh token", async () => {
     const { app, pair } = await signedIn("app");
     const pairs = await Promise.all(Array.from({ length: 20 }, () => refreshed(app, pair)));
