@@ -404,8 +404,8 @@ export interface paths {
          *
          *     - **Every request has a proof** in the header `DPoP`, all by the same key, which `grant_type=authorization_code` and
          *       each refresh need too.
-         *     - **A session** lasts ten minutes. One that has expired, was begun by another key or client, or has no tries left
-         *       is a 400 `invalid_session`: begin anew.
+         *     - **A session** lasts ten minutes. One that has expired, was begun by another key or client, has no tries left,
+         *       or whose client was disabled is a 400 `invalid_session`: begin anew.
          *     - **A lost response** is repeated: the same right `otp` gets another `authorization_code`, which voids the one
          *       before, until one has been exchanged. No code is sent for that.
          *     - **Nobody learns who has an account:** an unknown phone gets the same responses, and no code.

@@ -282,11 +282,11 @@ export const revokedAccessTokens = auth.table(
   (table) => [index("revoked_access_tokens_expiry").on(table.expiresAt)],
 );
 
-/** OTP proofs and challenges of apps that were redeemed: each works once. Kept until they have expired, and a day more. */
+/** OTP proofs that were redeemed, because each works once. Kept until they would have expired, and a day more. */
 export const redeemedOtpProofs = auth.table(
   "redeemed_otp_proofs",
   {
-    /** SHA-256 of issuer and jti, or of issuer and proof; of a challenge, of its `auth_session`. */
+    /** SHA-256 of issuer and jti, or of issuer and proof. */
     proofHash: bytea("proof_hash").primaryKey(),
     expiresAt: instant("expires_at").notNull(),
   },
