@@ -57,10 +57,7 @@ export function createOutgoingMessages({ sendMessage, observer, logger }: Depend
     } catch (err) {
       const isRefused = err instanceof MessageRefused;
       observer.message(isRefused ? "refused" : "unknown");
-      logger.warn(
-        { err },
-        isRefused ? "A code was refused by what sends it" : "It is not known whether a code was sent",
-      );
+      logger.warn({ err }, isRefused ? "A code was not sent" : "It is not known whether a code was sent");
     }
   }
 

@@ -18,7 +18,7 @@ export type SendMessage = (message: TextMessage, signal: AbortSignal) => Promise
 /** Shows a message that nothing delivers, beside the log. */
 export type ShowMessage = (message: TextMessage) => Promise<void>;
 
-/** The message was refused. The text says by what, for the log: it has neither phone nor code. */
+/** The message was refused, or nothing was there to take it. The text says by what, for the log: it has neither phone nor code. */
 export class MessageRefused extends Error {
   override readonly name = "MessageRefused";
 }

@@ -1,4 +1,4 @@
-import { fetchAlone } from "../../platform/http2/fetch-alone.ts";
+import { postMessage } from "./post-message.ts";
 import { MessageRefused, type SendMessage } from "./text-message.ts";
 
 interface Settings {
@@ -20,7 +20,8 @@ export function createTwilioClient(settings: Settings): SendMessage {
   return async ({ phone, text }, signal) => {
     const body = new URLSearchParams({ To: phone, [sentBy]: from, Body: text });
     const headers = { Authorization: authorization };
-    const response = await fetchAlone(new Request(url, { method: "POST", headers, body, signal }));
+    const request = new Request(url, { method: "POST", headers, body, signal });
+    const response = await postMessage(request, "Twilio");
     if (response.ok) return;
     throw new MessageRefused(`Twilio's response is ${response.status}${await errorCodeOf(response)}`);
   };

@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
 import type { components } from "../../../gen/openapi/otp-webhook.ts";
-import { fetchAlone } from "../../platform/http2/fetch-alone.ts";
+import { postMessage } from "./post-message.ts";
 import { MessageRefused, type SendMessage } from "./text-message.ts";
 
 interface Settings {
@@ -37,7 +37,7 @@ export function createWebhookClient({ url, secrets }: Settings): SendMessage {
       body,
       signal,
     });
-    const { ok, status } = await fetchAlone(request);
+    const { ok, status } = await postMessage(request, "OTP_WEBHOOK_URL");
     if (!ok) throw new MessageRefused(`the webhook's response is ${status}`);
   };
 }

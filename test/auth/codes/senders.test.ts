@@ -34,6 +34,7 @@ const senders = [
     alsoRight: (origin: string) => createWebhookClient({ url: origin, secrets: [whsec(2), whsec(1)] }),
     wrong: (origin: string) => createWebhookClient({ url: origin, secrets: [whsec(2)] }),
     refusal: "the webhook's response is 400",
+    unreachable: "no connection to OTP_WEBHOOK_URL",
   },
   {
     name: "Twilio",
@@ -43,10 +44,11 @@ const senders = [
       createTwilioClient({ ...account, from: `MG${"0".repeat(32)}`, endpoint, authToken: token }),
     wrong: (endpoint: string) => createTwilioClient({ ...account, endpoint, authToken: "another" }),
     refusal: "Twilio's response is 400, error 21408",
+    unreachable: "no connection to Twilio",
   },
 ];
 
-describe.each(senders)("$name", ({ start, client, alsoRight, wrong, refusal }) => {
+describe.each(senders)("$name", ({ start, client, alsoRight, wrong, refusal, unreachable }) => {
   let fake: SmsFake;
   let before = 0;
   const cleanup = suiteCleanup();
@@ -96,8 +98,10 @@ describe.each(senders)("$name", ({ start, client, alsoRight, wrong, refusal }) =
     expect(fake.requests() - before).toBe(1);
   });
 
-  test("that cannot be reached is no refusal", async () => {
-    expect(await failure(client("http://127.0.0.1:1"))).not.toBeInstanceOf(MessageRefused);
+  test("that cannot be reached has sent nothing, and the log says what to look at", async () => {
+    const error = await failure(client("http://127.0.0.1:1"));
+    expect(error).toEqual(new MessageRefused(unreachable));
+    expect(error).toHaveProperty("cause.code", "ECONNREFUSED");
   });
 });
 
@@ -146,7 +150,7 @@ describe("messages that are on their way", () => {
     messages.refuseIfFull();
     expect(outcomes.slice(0, 3)).toEqual(["refused", "unknown", "sent"]);
     expect(log.lines().map(({ msg }) => msg)).toEqual([
-      "A code was refused by what sends it",
+      "A code was not sent",
       "It is not known whether a code was sent",
     ]);
     expect(log.text()).not.toContain(message.code);
