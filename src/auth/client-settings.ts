@@ -116,8 +116,11 @@ const methods = ["client_secret_basic", "client_secret_post"] as const;
 const methodExpects = `an array of ${methods.join(" and ")}`;
 const method = v.picklist(methods, must(`one of ${methods.join(", ")}`));
 
-const grantsOf = (types: readonly GrantType[]): v.GenericSchema<unknown, GrantType[]> =>
-  distinct("an array of grant types", v.picklist(types, must(`one of ${types.join(", ")}`)));
+const grantsOf = (
+  types: readonly GrantType[],
+  expects = "an array of grant types",
+): v.GenericSchema<unknown, GrantType[]> =>
+  v.pipe(distinct(expects, v.picklist(types, must(`one of ${types.join(", ")}`))), v.description(expects));
 
 /** Members of `aud` in addition to the client's id. */
 const audiences = texts("an array of at most 64 audiences", clientId);
@@ -139,7 +142,7 @@ const secretMembers = (environment: Environment) => ({
     v.pipe(distinct(methodExpects, method), v.minLength(1, must(methodExpects))),
     ["client_secret_basic"],
   ),
-  grantTypes: grantsOf(secretGrantTypes),
+  grantTypes: grantsOf(secretGrantTypes, "an array of grant types, [] for a client that only introspects"),
   clientSettings: v.optional(
     exactObject("an object with audiences, mayIntrospect and organizations", {
       audiences,

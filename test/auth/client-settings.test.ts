@@ -55,9 +55,10 @@ describe("a member that is not right is reported under its path, without its val
   const secrets = "must be a secret, or an array of one or two different ones";
   const grant =
     "must be one of password, refresh_token, phone_otp, auth, phone_otp_token, client_credentials";
+  const grants = "must be an array of grant types, [] for a client that only introspects";
   const scope = 'must be 1 to 64 visible ASCII characters without " and \\';
   test.each([
-    [{ clientId: undefined }, "[1].clientId is missing"],
+    [{ clientId: undefined }, `[1].clientId is missing; it ${id}`],
     [{ clientId: "" }, `[1].clientId ${id}`],
     [{ clientId: "a b" }, `[1].clientId ${id}`],
     [{ clientId: "ä" }, `[1].clientId ${id}`],
@@ -93,8 +94,8 @@ describe("a member that is not right is reported under its path, without its val
       { clientAuthenticationMethods: [] },
       "[1].clientAuthenticationMethods must be an array of client_secret_basic and client_secret_post",
     ],
-    [{ grantTypes: undefined }, "[1].grantTypes is missing"],
-    [{ grantTypes: "auth" }, "[1].grantTypes must be an array of grant types"],
+    [{ grantTypes: undefined }, `[1].grantTypes is missing; it ${grants}`],
+    [{ grantTypes: "auth" }, `[1].grantTypes ${grants}`],
     [{ grantTypes: ["hunter2", "auth"] }, `[1].grantTypes[0] ${grant}`],
     [{ grantTypes: ["auth", "authorization_code"] }, `[1].grantTypes[1] ${grant}`],
     [{ grantTypes: ["auth", "auth"] }, "[1].grantTypes must not name the same twice"],

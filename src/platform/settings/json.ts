@@ -33,9 +33,18 @@ export function exactObject<const Entries extends v.ObjectEntries>(expects: stri
   return v.pipe(
     plainObject(expects),
     // Valibot's strictObject reports only the first unknown member.
-    v.objectWithRest(entries, v.never("is not known"), "is missing"),
+    v.objectWithRest(entries, v.never("is not known"), missingOf(entries)),
     v.transform((value): v.InferOutput<v.ObjectSchema<Entries, undefined>> => value),
   );
+}
+
+/** Of the member at the end of an issue's path. */
+function missingOf(entries: v.ObjectEntries): (issue: v.BaseIssue<unknown>) => string {
+  return ({ path = [] }) => {
+    const schema = entries[String(path.at(-1)?.key)];
+    const expects = schema && v.getDescription(schema);
+    return expects === undefined ? "is missing" : `is missing; it ${must(expects)}`;
+  };
 }
 
 /** An object that is not an array: Valibot's object schema accepts arrays too. */
