@@ -33,14 +33,15 @@ export function firstScreen({ settings, ports, database }: Shown): string {
   const host = urlHost(server.host);
   const http = `${server.tls ? "https" : "http"}://${host}:${ports.http}`;
   const verifier = `    OTP verifier     ${auth?.otp.verifierUrl}   (shows its codes below)\n`;
-  const codes = "    Codes of apps    shown below, in place of text messages\n";
+  const sender = auth?.codes?.sender.kind;
+  const codes = sender && `    Codes of apps    ${codesGo[sender]}\n`;
   return `
   gatepost is ready (development mode, ${database})
 
 ${auth ? apiLines("Auth", `${http}/api/auth`) : ""}${push ? apiLines("Push", `${http}/api/push-orchestration`) : ""}\
     gRPC             ${host}:${ports.grpc}   (reflection and health are on)
     Health, metrics  http://${host}:${ports.management}/health/ready   /metrics
-${auth?.otp.builtIn ? verifier : ""}${auth?.codes?.sender.kind === "log" ? codes : ""}${push ? pushLines(push) : ""}${auth ? credentialsOf(auth, server.dataDir) : ""}
+${auth?.otp.builtIn ? verifier : ""}${codes ?? ""}${push ? pushLines(push) : ""}${auth ? credentialsOf(auth, server.dataDir) : ""}
   Try it, in another terminal:
 ${commandsToTry(settings, http, `${host}:${ports.grpc}`)}
 
@@ -48,6 +49,12 @@ ${commandsToTry(settings, http, `${host}:${ports.grpc}`)}
 
 `;
 }
+
+const codesGo = {
+  log: "shown below, in place of text messages",
+  webhook: "posted to OTP_WEBHOOK_URL",
+  twilio: "sent by Twilio",
+};
 
 function apiLines(name: string, base: string): string {
   return `    ${`${name} API`.padEnd(16)} ${base}\n    ${`${name} reference`.padEnd(16)} ${base}/docs\n`;

@@ -75,6 +75,11 @@ export async function signInFromApp(stage: Stage): Promise<TokenPair> {
     const pkce = { code_challenge: app.pkce.challenge, code_challenge_method: "S256" };
     const beginning = { response_type: "code", login_hint: user.phone, ...pkce };
     const begun = failureOf(403, await app.challenge(beginning));
+    if (begun.error === "access_denied")
+      throw new Mismatch(
+        "a code for a number of the USA",
+        "access_denied: OTP_REGIONS of the server lacks US",
+      );
     check("a code is on its way", begun.error, "insufficient_authorization");
     if (!("auth_session" in begun) || begun.auth_session === undefined)
       throw new Mismatch("a session", "none");

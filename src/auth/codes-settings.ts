@@ -22,13 +22,11 @@ import { confidential, urlWithoutQuery } from "../platform/settings/urls.ts";
 
 const senders = ["webhook", "twilio", "log"] as const;
 
+const regionsExpected = "a comma-separated list of ISO 3166-1 codes of two letters, such as GB";
 const region = v.pipe(
   v.string(),
   v.toUpperCase(),
-  v.check(
-    (text) => isSupportedCountry(text),
-    must("a comma-separated list of ISO 3166-1 codes of two letters"),
-  ),
+  v.check((text) => isSupportedCountry(text), must(regionsExpected)),
 );
 
 /** Bytes of a secret of Standard Webhooks, in base64. */
@@ -67,7 +65,7 @@ export const codesTable = {
   OTP_REGIONS: {
     description:
       "The regions whose numbers get codes, by ISO 3166-1; needed with OTP_VERIFIER=builtin. Development mode sends to all unless set.",
-    kind: listOf(region, `a comma-separated list of ISO 3166-1 codes of two letters`),
+    kind: listOf(region, regionsExpected),
     example: "DE,AT,CH",
   },
   OTP_WEBHOOK_URL: {
