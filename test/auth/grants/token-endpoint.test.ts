@@ -188,7 +188,7 @@ describe.each(backends)("the token operation on %s", (backend) => {
       "a wrong secret": basic("backend", "wrong"),
       "another client's secret": basic("backend", "backoffice-dev-secret"),
       "an unknown client": basic("nobody", "backend-dev-secret"),
-      "another case": basic("Mobile-App", "backend-dev-secret"),
+      "another case": basic("Backend", "backend-dev-secret"),
       "no secret": basic("backend", ""),
       "no id": basic("", "backend-dev-secret"),
       nothing: "Basic ",
