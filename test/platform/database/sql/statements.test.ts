@@ -122,6 +122,11 @@ describe("readers", () => {
     ["member of a list", readers.listOf(readers.integer), [1, "2"]],
     ["member of an object", readers.objectOf({ deep: readers.integer }), { deep: "1" }],
     ["object without a member", readers.objectOf({ deep: readers.integer }), { depth: 1 }],
+    [
+      "member that may be absent",
+      readers.objectOf({ deep: readers.optional(readers.integer) }),
+      { deep: "1" },
+    ],
     ["JSON of a column", sample.data, { deep: ["1"] }],
     ["JSON of a column, as text", sample.data, '{"depth": []}'],
     ["row", selection({ id: sample.id }), null],
@@ -129,6 +134,11 @@ describe("readers", () => {
     ["null of a column that has none", sample.id, null],
   ])("refuse what is not as expected: %s", (_name, reader, value) => {
     expect(() => reader.read(value)).toThrow(readers.UnexpectedValueError);
+  });
+
+  test("read a member that may be absent, and none that nobody has asked for", () => {
+    const object = readers.objectOf({ deep: readers.optional(readers.integer) });
+    expect([{ deep: 1, other: 2 }, {}].map((value) => object.read(value))).toEqual([{ deep: 1 }, {}]);
   });
 
   test("say what was expected, and never the value", () => {
