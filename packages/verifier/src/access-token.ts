@@ -1,0 +1,25 @@
+/** A token that was found good: what it says, by the names of RFC 9068. */
+import type { Members } from "./auth-server.ts";
+
+export interface AccessToken {
+  /** The id of the user. */
+  readonly sub: string;
+  /** The app that the token was issued to. */
+  readonly clientId: string;
+  readonly scopes: readonly string[];
+  /** Unix time in seconds. */
+  readonly exp: number;
+  /** The token's claims, or the introspection's members. */
+  readonly claims: Members;
+}
+
+/** Seconds by which the clocks of auth and of this machine may differ. */
+export const leewaySeconds = 60;
+
+/** @returns undefined if a claim is missing, or if the token is bound to a key, which is not checked here (RFC 9449) */
+export function accessTokenOf(claims: Members): AccessToken | undefined {
+  const { sub, client_id: clientId, exp, scope = "", cnf } = claims;
+  if (typeof sub !== "string" || typeof clientId !== "string" || typeof exp !== "number") return undefined;
+  if (sub === "" || typeof scope !== "string" || cnf !== undefined) return undefined;
+  return { sub, clientId, scopes: scope.split(" ").filter((one) => one !== ""), exp, claims };
+}

@@ -1,0 +1,42 @@
+/** Checks tokens by the issuer's key set (RFC 9068 section 4). */
+import { errors, jwtVerify } from "jose";
+import { accessTokenOf, leewaySeconds } from "./access-token.ts";
+import { createEndpoint, type UnavailableError } from "./auth-server.ts";
+import { createKeySet } from "./key-set.ts";
+import type { Check } from "./verifier.ts";
+
+interface Dependencies {
+  readonly issuer: string;
+  readonly audience: string;
+  /** The header's `typ`. */
+  readonly type: string;
+  readonly jwksUrl: string | undefined;
+  readonly fetch: typeof fetch;
+  readonly now: () => number;
+  readonly monotonic: () => number;
+  readonly onUnavailable: (error: UnavailableError) => void;
+}
+
+export function createKeysCheck(dependencies: Dependencies): Check {
+  const { issuer, audience, type: typ, jwksUrl: given, fetch: call, now } = dependencies;
+  const ask = createEndpoint(call, { issuer, member: "jwks_uri", given });
+  const keyOf = createKeySet({ ...dependencies, ask });
+
+  return async (token) => {
+    try {
+      const { payload } = await jwtVerify(token, keyOf, {
+        ...{ issuer, audience, typ, clockTolerance: leewaySeconds, currentDate: new Date(now()) },
+        // Not what the token's header names: that is who sent it.
+        algorithms: ["RS256"],
+        requiredClaims: ["exp", "sub", "client_id"],
+      });
+      return accessTokenOf(payload);
+    } catch (error) {
+      // Two keys with one id are a fault of the issuer, of which the token tells nothing.
+      const isOfToken =
+        error instanceof errors.JOSEError && !(error instanceof errors.JWKSMultipleMatchingKeys);
+      if (isOfToken) return undefined;
+      throw error;
+    }
+  };
+}

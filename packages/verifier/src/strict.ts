@@ -1,0 +1,56 @@
+/** Asks auth about each token (RFC 7662). */
+import { type AccessToken, accessTokenOf, leewaySeconds } from "./access-token.ts";
+import { createEndpoint, UnavailableError } from "./auth-server.ts";
+import type { Check } from "./verifier.ts";
+
+/** A client of this API's own at auth, whose `clientSettings` have `mayIntrospect: true`. */
+export interface IntrospectionOptions {
+  readonly clientId: string;
+  readonly clientSecret: string;
+  /** The address of the operation, where it differs from what the issuer's metadata say. */
+  readonly url?: string;
+}
+
+interface Dependencies {
+  readonly issuer: string;
+  readonly audience: string;
+  readonly introspection: IntrospectionOptions;
+  readonly fetch: typeof fetch;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+}
+
+/**
+ * Each check is a call of its own, sent after the request came: one that joined an earlier call could be let in by what
+ * was true before a revocation.
+ */
+export function createStrictCheck({
+  issuer,
+  audience,
+  introspection,
+  fetch: call,
+  now,
+}: Dependencies): Check {
+  const { clientId, clientSecret, url: given } = introspection;
+  const ask = createEndpoint(call, { issuer, member: "introspection_endpoint", given });
+  // RFC 6749 section 2.3.1: both are encoded as a form's values are.
+  const credentials = [clientId, clientSecret].map((v) => new URLSearchParams({ v }).toString().slice(2));
+  const headers = { authorization: `Basic ${btoa(credentials.join(":"))}`, accept: "application/json" };
+
+  function isMeantForUs({ claims, exp }: AccessToken): boolean {
+    const { iss = issuer, aud, nbf = 0 } = claims;
+    const seconds = now() / 1000;
+    const isNow = exp > seconds - leewaySeconds && Number(nbf) <= seconds + leewaySeconds;
+    return iss === issuer && [aud].flat().includes(audience) && isNow;
+  }
+
+  return async (token) => {
+    const body = new URLSearchParams({ token, token_type_hint: "access_token" });
+    const claims = await ask({ method: "POST", headers, body });
+    if (claims["active"] === false) return undefined;
+    if (claims["active"] !== true)
+      throw new UnavailableError("The introspection does not say whether the token is active", {});
+    const found = accessTokenOf(claims);
+    return found && isMeantForUs(found) ? found : undefined;
+  };
+}
