@@ -1,0 +1,220 @@
+/** The verifier alone, where the table of frameworks cannot look: how often it asks, and what it makes of odd responses. */
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { type JWTPayload, SignJWT } from "jose";
+import { describe, expect, test, vi } from "vitest";
+import { createVerifier, type VerifierOptions } from "../../packages/verifier/src/verifier.ts";
+
+const issuer = "https://id.example.com/api/auth";
+const audience = "orders-api";
+const introspection = { clientId: "orders-api", clientSecret: "s:e c+r/et" };
+const start = Date.parse("2026-01-01T00:00:00Z");
+
+interface Key {
+  readonly kid: string;
+  readonly privateKey: KeyObject;
+  readonly jwk: object;
+}
+
+function newKey(kid: string): Key {
+  const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  return { kid, privateKey, jwk: { ...publicKey.export({ format: "jwk" }), kid, use: "sig", alg: "RS256" } };
+}
+const [first, second] = [newKey("first"), newKey("second")];
+
+function tokenOf(key: Key, changed: JWTPayload = {}, header: object = {}): Promise<string> {
+  const seconds = start / 1000;
+  const claims = {
+    iss: issuer,
+    aud: audience,
+    sub: "u-1",
+    client_id: "shop",
+    exp: seconds + 900,
+    ...changed,
+  };
+  const marks = { alg: "RS256", typ: "at+jwt", kid: key.kid, ...header };
+  return new SignJWT(claims).setProtectedHeader(marks).sign(key.privateKey);
+}
+
+/** Auth as its responses are set, and a clock that only the test moves. */
+function createWorld() {
+  const world = {
+    keys: [first.jwk] as object[],
+    away: false,
+    introspect: async (_request: RequestInit): Promise<Response> => Response.json({ active: false }),
+    clock: 0,
+    fetches: 0,
+    failures: [] as Error[],
+  };
+  const fetch = async (url: string | URL | Request, init: RequestInit = {}): Promise<Response> => {
+    const path = String(url).slice(issuer.length);
+    if (path === "/jwks") world.fetches++;
+    if (world.away) throw new TypeError("fetch failed");
+    if (path === "/jwks") return Response.json({ keys: world.keys });
+    if (path === "/introspect") return world.introspect(init);
+    const endpoints = { jwks_uri: `${issuer}/jwks`, introspection_endpoint: `${issuer}/introspect` };
+    return Response.json({ issuer, ...endpoints });
+  };
+  const common = {
+    issuer,
+    audience,
+    platform: { fetch, now: () => start + world.clock, monotonic: () => world.clock },
+    onUnavailable: (error: Error) => void world.failures.push(error),
+  };
+  const keys = createVerifier({ ...common, mode: "keys" });
+  const strict = createVerifier({ ...common, mode: "strict", introspection });
+  return { world, keys, strict };
+}
+
+async function statusOf(outcome: ReturnType<ReturnType<typeof createVerifier>["verify"]>): Promise<number> {
+  return (await outcome).refusal?.status ?? 200;
+}
+
+describe("keys", () => {
+  test("fetches once for 10,000 unknown kids, and again 30 seconds later", async () => {
+    const { world, keys } = createWorld();
+    const unknown = await Promise.all(
+      Array.from({ length: 100 }, (_, n) => tokenOf(first, {}, { kid: `unknown-${n}` })),
+    );
+    const sendAll = () => Promise.all(unknown.map((token) => statusOf(keys.verify(`Bearer ${token}`))));
+    for (let round = 0; round < 100; round++) {
+      expect(new Set(await sendAll())).toEqual(new Set([401]));
+      world.clock += 290;
+    }
+    expect(world.fetches).toBe(1);
+    world.clock += 1_000;
+    await sendAll();
+    expect(world.fetches).toBe(2);
+  });
+
+  test("no request fails while keys are rotated, nor while a fetch fails", async () => {
+    const { world, keys } = createWorld();
+    const [old, young] = [await tokenOf(first), await tokenOf(second)];
+    const send = (token: string) => statusOf(keys.verify(`Bearer ${token}`));
+    expect(await send(old)).toBe(200);
+    world.clock += 31_000;
+    world.keys = [first.jwk, second.jwk];
+    expect(await Promise.all([young, old, young].map(send))).toEqual([200, 200, 200]);
+    world.away = true;
+    world.clock += 11 * 60_000;
+    expect(await Promise.all([young, old].map(send))).toEqual([200, 200]);
+    expect(world.failures).not.toEqual([]);
+  });
+
+  test("cannot know of an unknown kid while the set cannot be fetched", async () => {
+    const { world, keys } = createWorld();
+    const send = async (key: Key) => statusOf(keys.verify(`Bearer ${await tokenOf(key)}`));
+    world.away = true;
+    expect(await send(first)).toBe(503);
+    world.away = false;
+    world.clock += 1_000;
+    expect(await send(first)).toBe(200);
+    world.away = true;
+    world.clock += 30_000;
+    expect(await send(second)).toBe(503);
+    expect(await send(first)).toBe(200);
+  });
+
+  test.each([
+    ["59 seconds after its end", { exp: start / 1000 - 59 }, 200],
+    ["60 seconds after its end", { exp: start / 1000 - 60 }, 401],
+    ["60 seconds before its begin", { nbf: start / 1000 + 60 }, 200],
+    ["61 seconds before its begin", { nbf: start / 1000 + 61 }, 401],
+    ["bound to a key", { cnf: { jkt: "x" } }, 401],
+    ["without a client", { client_id: undefined }, 401],
+  ])("a token %s", async (_name, changed, status) => {
+    const { keys } = createWorld();
+    expect(await statusOf(keys.verify(`Bearer ${await tokenOf(first, changed)}`))).toBe(status);
+  });
+
+  test("a type that is undefined is at+jwt, and not any", async () => {
+    const options: object = { type: undefined };
+    const { platform } = { platform: { fetch: async () => Response.json({ keys: [first.jwk] }) } };
+    const jwksUrl = `${issuer}/jwks`;
+    const verifier = createVerifier({ issuer, audience, mode: "keys", jwksUrl, platform, ...options });
+    const exp = Date.now() / 1000 + 60;
+    const send = async (typ: string) =>
+      statusOf(verifier.verify(`Bearer ${await tokenOf(first, { exp }, { typ })}`));
+    expect([await send("at+jwt"), await send("JWT")]).toEqual([200, 401]);
+  });
+});
+
+describe("strict", () => {
+  const active = { active: true, sub: "u-1", client_id: "shop", aud: [audience], exp: start / 1000 + 900 };
+
+  test("each request is a call of its own, which no later one joins", async () => {
+    const { world, strict } = createWorld();
+    const calls: PromiseWithResolvers<Response>[] = [];
+    world.introspect = () => {
+      const call = Promise.withResolvers<Response>();
+      calls.push(call);
+      return call.promise;
+    };
+    const early = statusOf(strict.verify("Bearer token"));
+    await vi.waitFor(() => expect(calls).toHaveLength(1));
+    const late = statusOf(strict.verify("Bearer token"));
+    await vi.waitFor(() => expect(calls).toHaveLength(2));
+    calls[0]?.resolve(Response.json(active));
+    calls[1]?.resolve(Response.json({ active: false }));
+    expect([await early, await late]).toEqual([200, 401]);
+  });
+
+  test.each([
+    ["as expected", active, 200],
+    ["of another audience", { ...active, aud: ["shop"] }, 401],
+    ["of a part of the audience", { ...active, aud: "orders-api-2" }, 401],
+    ["of another issuer", { ...active, iss: "https://id.example.com" }, 401],
+    ["expired", { ...active, exp: start / 1000 - 60 }, 401],
+    ["not yet valid", { ...active, nbf: start / 1000 + 61 }, 401],
+    ["bound to a key", { ...active, cnf: { jkt: "x" } }, 401],
+    ["unclear", { ...active, active: "true" }, 503],
+    ["empty", {}, 503],
+  ])("an introspection that is %s", async (_name, body, status) => {
+    const { world, strict } = createWorld();
+    world.introspect = async () => Response.json(body);
+    expect(await statusOf(strict.verify("Bearer token"))).toBe(status);
+  });
+
+  test("sends its credentials, and tells the log where they are refused", async () => {
+    const { world, strict } = createWorld();
+    let sent: string | null = null;
+    world.introspect = async ({ headers }) => {
+      sent = new Headers(headers).get("authorization");
+      return new Response("", { status: 401 });
+    };
+    expect(await statusOf(strict.verify("Bearer token"))).toBe(503);
+    expect(sent).toBe(`Basic ${btoa("orders-api:s%3Ae+c%2Br%2Fet")}`);
+    expect(world.failures.map(({ message }) => message).join()).toMatch(
+      /refuses the credentials.*mayIntrospect/,
+    );
+    expect(JSON.stringify(world.failures)).not.toContain("Bearer");
+  });
+
+  test("a lost connection is tried once more; Retry-After is passed on", async () => {
+    const { world, strict } = createWorld();
+    const responses = [
+      () => Promise.reject(new TypeError("fetch failed")),
+      async () => Response.json(active),
+      async () => new Response("", { status: 503, headers: { "retry-after": "7" } }),
+    ];
+    world.introspect = async () => (await responses.shift()?.()) ?? Response.json({ active: false });
+    expect(await statusOf(strict.verify("bearer token"))).toBe(200);
+    const { refusal } = await strict.verify("Bearer token");
+    expect(refusal).toMatchObject({ status: 503, grpcCode: 14, headers: { "retry-after": "7" } });
+  });
+});
+
+test.each([
+  [{ mode: "cached" }, /mode/],
+  [{ audience: "" }, /audience/],
+  [{ issuer: "id" }, /issuer/],
+  [{ mode: "strict", introspection: undefined }, /introspection/],
+  [{ mode: "strict", introspection: { clientId: "orders-api", clientSecret: "" } }, /clientSecret/],
+])("options that cannot work are refused: %j", (changed, message) => {
+  const options: VerifierOptions = { issuer, audience, mode: "keys" };
+  expect(() => createVerifier(Object.assign({}, options, changed))).toThrow(message);
+});
+
+test("a scope that is none is refused at once", () => {
+  const { keys } = createWorld();
+  expect(() => keys.verify(undefined, { scopes: ["a b"] })).toThrow(TypeError);
+});
