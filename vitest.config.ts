@@ -12,6 +12,8 @@ useRunDirectory();
 process.env[BACKENDS_FILE] = join(tmpdir(), `gatepost-test-${randomUUID()}`);
 
 export default defineConfig({
+  // Packages find each other's sources: they are built for `npm pack` alone.
+  resolve: { tsconfigPaths: true },
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/support/postgresql/global-setup.ts"],

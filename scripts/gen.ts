@@ -14,6 +14,7 @@ import { readArguments } from "../src/command.ts";
 import { asyncapiDocument, publishedEvents } from "./asyncapi.ts";
 import { chartValues } from "./chart-values.ts";
 import { outputOf, ROOT, say, usageIn } from "./command.ts";
+import { errorCodes, operationTables } from "./openapi/typed-operations.ts";
 import { settingsTable } from "./settings-doc.ts";
 
 const { values: asked } = readArguments({
@@ -54,6 +55,18 @@ const openapiDocuments: Generator = {
     }
   },
 };
+
+/** For typed clients: where each operation is, and the codes of errors. */
+const typedOperations: readonly Generator[] = [
+  {
+    output: "gen/operations.ts",
+    generate: async (target) => writeFile(join(target, "gen/operations.ts"), await operationTables()),
+  },
+  {
+    output: "gen/codes.ts",
+    generate: async (target) => writeFile(join(target, "gen/codes.ts"), await errorCodes()),
+  },
+];
 
 /** Messages and service descriptors of every proto file. */
 const protoMessages: Generator = {
@@ -141,6 +154,7 @@ const commonPasswords: Generator = {
 
 const GENERATORS: readonly Generator[] = [
   openapiDocuments,
+  ...typedOperations,
   protoMessages,
   protoDescriptorSets,
   asyncapiDocuments,
