@@ -242,6 +242,35 @@ describe("src/", () => {
   });
 });
 
+describe("packages/", () => {
+  const ofPackages = globSync("packages/*/src/*.ts").map(readSourceFile);
+
+  it("is imported by no file of src/", () => {
+    const imported = forbidden((_from, to) => /^(packages\/|@gatepost\/)/.test(to));
+    expect(imported, "the server stands alone; users install the packages").toEqual([]);
+  });
+
+  it("imports its own files, and others by the names under which they are installed", () => {
+    const outside = ofPackages.flatMap(({ file, imports }) =>
+      imports
+        .filter((to) => to.includes("/src/") || to.startsWith("gen/"))
+        .filter((to) => dirname(to) !== dirname(file))
+        .map((to) => `${file} -> ${to}`),
+    );
+    expect(outside).toEqual([]);
+  });
+
+  it("needs Node.js in the client's entry for it alone", () => {
+    const users = ofPackages.filter(({ imports }) => imports.some((to) => to.startsWith("node:")));
+    expect(users.map(({ file }) => file)).toEqual(["packages/client/src/node.ts"]);
+  });
+
+  it("imports without cycles, and holds one thing per file", () => {
+    expect(cycles(new Map(ofPackages.map(({ file, imports }) => [file, imports])))).toEqual([]);
+    expect(ofPackages.filter(({ lines }) => lines > MAX_LINES)).toEqual([]);
+  });
+});
+
 describe("src/platform/", () => {
   const allowed = arrowsOf(Object.entries(PLATFORM_ROOMS));
   const used = arrowsOf(folderGraph("src/platform"));

@@ -1,8 +1,14 @@
-/** `fetch` with the user's access token, for the origins that may have it. */
-import type { Session } from "./session.ts";
+/** `fetch` with an access token, for the origins that may have it. */
+import { GatepostError } from "./errors.ts";
+
+/** Where a token comes from: a session, or a service's own. */
+export interface TokenSource {
+  /** @param refused a token that an API has refused with `invalid_token`: another one is returned */
+  accessToken(refused?: string): Promise<string>;
+}
 
 export interface AuthorizedFetchOptions {
-  readonly session: Pick<Session, "accessToken">;
+  readonly session: TokenSource;
   /** Those that the token is sent to, such as `https://api.example.com`: https, or a loopback address. */
   readonly origins: readonly string[];
   readonly fetch?: typeof fetch;
@@ -15,11 +21,8 @@ const loopback = /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/;
  *   of the token (RFC 6750, `invalid_token`) is repeated once with another, unless its body is a stream
  * @throws TypeError for an origin that is neither https nor a loopback address
  */
-export function authorizedFetch({
-  session,
-  origins,
-  fetch: call = fetch,
-}: AuthorizedFetchOptions): typeof fetch {
+export function authorizedFetch({ session, origins, ...own }: AuthorizedFetchOptions): typeof fetch {
+  const call = own.fetch ?? ((...request) => fetch(...request));
   const trusted = new Set(
     origins.map((origin) => {
       const { protocol, hostname, origin: exact } = new URL(origin);
@@ -31,7 +34,7 @@ export function authorizedFetch({
   return async (input, init) => {
     const url = new URL(input instanceof Request ? input.url : input, globalThis.location?.href);
     if (!trusted.has(url.origin))
-      throw new TypeError(`${url.origin} is none of the origins that get the token`);
+      throw new GatepostError(`${url.origin} is none of the origins that get the token`);
     const send = (token: string) => {
       const headers = new Headers(init?.headers ?? (input instanceof Request ? input.headers : undefined));
       headers.set("authorization", `Bearer ${token}`);
@@ -42,8 +45,9 @@ export function authorizedFetch({
     const response = await send(token);
     const isStream = input instanceof Request ? input.body !== null : init?.body instanceof ReadableStream;
     if (isStream || !isRefused(response)) return response;
+    const other = await session.accessToken(token);
     await response.body?.cancel();
-    return send(await session.accessToken(token));
+    return send(other);
   };
 }
 

@@ -1,16 +1,10 @@
 /** Proofs that a request comes from who has the session's key (DPoP, RFC 9449). */
+import { base64url } from "./platform.ts";
 
 /** An ES256 key. `sign` makes the 64 bytes of a JWS signature, r and s (RFC 7518 section 3.4). */
 export interface Signer {
   readonly publicJwk: { readonly kty: "EC"; readonly crv: "P-256"; readonly x: string; readonly y: string };
-  sign(data: Uint8Array): Promise<Uint8Array>;
-}
-
-export function base64url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes))
-    .replaceAll("+", "-")
-    .replaceAll("/", "_")
-    .replaceAll("=", "");
+  sign(data: Uint8Array<ArrayBuffer>): Promise<Uint8Array>;
 }
 
 const utf8 = new TextEncoder();
@@ -23,16 +17,13 @@ interface Proven {
   readonly nonce: string | undefined;
   /** Milliseconds since the epoch. */
   readonly now: number;
+  readonly id: string;
 }
 
-export async function proofOf(
-  { publicJwk, sign }: Signer,
-  { method, url, nonce, now }: Proven,
-): Promise<string> {
-  const header = { typ: "dpop+jwt", alg: "ES256", jwk: publicJwk };
-  // Its reader remembers no id, so it need not be hard to guess, and not all platforms have `crypto`.
-  const jti = `${now.toString(36)}.${Math.random().toString(36).slice(2)}`;
-  const claims = { jti, htm: method, htu: url, iat: Math.floor(now / 1000), ...(nonce && { nonce }) };
+export async function proofOf(signer: Signer, { method, url, nonce, now, id }: Proven): Promise<string> {
+  const { kty, crv, x, y } = signer.publicJwk;
+  const header = { typ: "dpop+jwt", alg: "ES256", jwk: { kty, crv, x, y } };
+  const claims = { jti: id, htm: method, htu: url, iat: Math.floor(now / 1000), ...(nonce && { nonce }) };
   const input = `${encoded(header)}.${encoded(claims)}`;
-  return `${input}.${base64url(await sign(utf8.encode(input)))}`;
+  return `${input}.${base64url(await signer.sign(utf8.encode(input)))}`;
 }

@@ -3,20 +3,17 @@
  * token to whoever repeats a refresh within the grace window, so neither tabs nor processes need a lock: each reads the
  * store before it refreshes, and writes only over what it has read.
  */
-import type { Signer } from "./dpop.ts";
-import { OAuthError, SignedOutError, type SignedOutReason, UnavailableError } from "./errors.ts";
+import { OAuthError, SignedOutError, type SignedOutReason } from "./errors.ts";
+import { type Platform, platformOf, repeated } from "./platform.ts";
 import { type Read, readStored, type SessionStore, type StoredSession, textOf } from "./store.ts";
-import { type ClientCredentials, createPost, type Platform, type Post } from "./token-endpoint.ts";
+import { type AuthAddress, createPost } from "./token-endpoint.ts";
+import { type Pair, pairOf } from "./token-pair.ts";
 
-export interface SessionOptions {
-  readonly authUrl: string;
-  readonly client: ClientCredentials;
+export interface SessionOptions extends AuthAddress {
   readonly store: SessionStore;
-  /** The key that the session is bound to. A public client needs one. */
-  readonly signer?: Signer | undefined;
   /** As the client's `refreshGraceSeconds`: for so long a refresh is repeated. 30 unless given. */
   readonly graceSeconds?: number;
-  /** Called when the session has ended other than by `signOut`. */
+  /** Called when the session has ended other than by `signOut` here. */
   readonly onSignedOut?: ((reason: SignedOutReason) => void) | undefined;
   readonly platform?: Partial<Platform>;
 }
@@ -24,45 +21,46 @@ export interface SessionOptions {
 export interface Session {
   /** Undefined if nobody is signed in. */
   userId(): Promise<string | undefined>;
-  /** Takes over a pair that another grant has given, such as {@link redeem}. */
-  begin(pair: unknown): Promise<void>;
+  /** Takes over the response of another grant, in place of what there is. */
+  begin(response: unknown): Promise<void>;
   /**
-   * A token that was good when it came, and whose time has not passed.
+   * A token that was good when it came, and whose time has not passed as far as is known here.
    * @param refused a token that an API has refused with `invalid_token`: another one is returned
-   * @throws SignedOutError, UnavailableError, OAuthError
+   * @throws SignedOutError, UnavailableError, OAuthError; and what the store throws, which ends no session
    */
   accessToken(refused?: string): Promise<string>;
   /**
-   * Ends the session here at once, and at auth as soon as it can be told, by the next start at the latest.
-   * @param before is handed the access token while it is good, such as to delete the device at push
+   * Ends the session here, and at auth as soon as it can be told, by the next start at the latest.
+   * @param before is handed the access token while it is good, such as to delete the device at push. It may fail, and
+   *   is waited for at most five seconds
    */
-  signOut(before?: (accessToken: string) => Promise<void>): Promise<void>;
+  signOut(before?: (accessToken: string) => Promise<unknown>): Promise<void>;
 }
 
 /** Seconds before its end at which an access token is renewed: a request with it takes its time. */
 const marginSeconds = 30;
 
-const standard: Platform = {
-  fetch: (...request) => fetch(...request),
-  now: () => Date.now(),
-  monotonic: () => performance.now(),
-  sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
-};
-
 export function createSession(options: SessionOptions): Session {
-  const { store, graceSeconds = 30, onSignedOut } = options;
-  const platform = { ...standard, ...options.platform };
-  const post = createPost({ ...options, signer: options.signer, platform });
+  const { store, signer, graceSeconds = 30, onSignedOut } = options;
+  const platform = platformOf(options.platform);
+  const post = createPost(options, platform);
   /** The refresh in flight, which all callers share. */
   let refreshing: Promise<StoredSession> | undefined;
-  /** An access token that came to this instance, and when: of others nobody knows how old they are. */
-  let received: { readonly accessToken: string; readonly at: number } | undefined;
+  /** The access token of now, and when it was seen first: it is at least so old, whatever the clock says. */
+  let seen: { readonly accessToken: string; readonly at: number } | undefined;
   /** The user of this instance; another one's session in the store is not used. */
   let userId: string | undefined;
+  /** A pair that could not be stored when it came. */
+  let unsaved: Pair | undefined;
+
+  function see({ accessToken, userId: user }: StoredSession): void {
+    if (seen?.accessToken !== accessToken) seen = { accessToken, at: platform.monotonic() };
+    userId = user;
+  }
 
   function isOld({ accessToken, expiresIn }: StoredSession): boolean {
-    if (received?.accessToken !== accessToken) return false;
-    const age = (platform.monotonic() - received.at) / 1000;
+    if (seen?.accessToken !== accessToken) return false;
+    const age = (platform.monotonic() - seen.at) / 1000;
     return age > Math.max(expiresIn - marginSeconds, expiresIn / 2);
   }
 
@@ -70,74 +68,65 @@ export function createSession(options: SessionOptions): Session {
     const { session } = (await readStored(store)).stored;
     if (!session) throw signedOut(userId === undefined ? "none" : "ended");
     if (userId !== undefined && session.userId !== userId) throw signedOut("other_identity");
-    userId = session.userId;
+    if (session.key !== signer?.publicJwk.x) return forget(session, "key_lost");
+    see(session);
     return session;
   }
 
   function signedOut(reason: SignedOutReason): SignedOutError {
-    if (userId !== undefined) onSignedOut?.(reason);
-    userId = undefined;
-    received = undefined;
+    if (userId !== undefined || reason === "key_lost") onSignedOut?.(reason);
+    // Of another user this instance is never: it has to be begun anew.
+    if (reason !== "other_identity") userId = undefined;
     return new SignedOutError(reason);
   }
 
-  /** @param refused tokens that must not be the result: expired, or refused by an API */
+  /** @param refused a token that must not be the result: it has expired, or an API has refused it */
   async function refresh(refused: string): Promise<StoredSession> {
-    const from = platform.monotonic();
-    for (let attempt = 0; ; attempt++) {
-      // Another process may have rotated it since: a repeat with what it has replaced twice would be a reuse.
-      const session = await current();
-      if (session.accessToken !== refused) return session;
-      try {
-        const pair = await post("/oauth2/v1/tokens", {
-          grant_type: "refresh_token",
-          refresh_token: session.refreshToken,
-        });
-        return await take(session, pair);
-      } catch (error) {
-        if (error instanceof OAuthError && error.code === "invalid_grant") await forget(session);
-        else await waitAfter(error, attempt, from);
-      }
+    // Another process may have rotated it since: a repeat with what it has replaced twice would be a reuse.
+    const session = await current();
+    if (session.accessToken !== refused) return session;
+    if (unsaved?.replaces === session.refreshToken) return take(unsaved);
+    try {
+      const form = { grant_type: "refresh_token", refresh_token: session.refreshToken };
+      return await take(pairOf(await post("generateTokens", form), signer, session.refreshToken));
+    } catch (error) {
+      if (error instanceof OAuthError && error.code === "invalid_grant") return forget(session, "ended");
+      throw error;
     }
   }
 
-  /** Waits until a refresh whose outcome is unknown may be repeated. @throws the error, where it may not */
-  async function waitAfter(error: unknown, attempt: number, from: number): Promise<void> {
-    if (!(error instanceof UnavailableError)) throw error;
-    const wait = (error.retryAfterSeconds ?? Math.min(0.25 * 2 ** attempt, 5)) * 1000;
-    // Presented later, a token that was replaced is taken for a stolen one.
-    if (platform.monotonic() + wait - from > graceSeconds * 1000) throw error;
-    await platform.sleep(wait);
-  }
-
-  /** Removes a session that auth has ended, unless another process has a newer one. @throws SignedOutError */
-  async function forget(session: StoredSession): Promise<void> {
+  /** Removes a session that has ended. Where another process has stored a newer one, that is used. */
+  async function forget(session: StoredSession, reason: SignedOutReason): Promise<StoredSession> {
     const isSame = (one: StoredSession | undefined) => one?.refreshToken === session.refreshToken;
     const found = await change((stored) =>
       isSame(stored.session) ? { ...stored, session: undefined } : stored,
     );
-    if (!found.session || isSame(found.session)) throw signedOut("ended");
+    if (!found.session || isSame(found.session)) throw signedOut(reason);
+    return current();
   }
 
-  /** Stores a new pair before anybody uses it. Where another process has stored something, that is used instead. */
-  async function take(replaced: StoredSession, pair: unknown): Promise<StoredSession> {
-    const session = sessionOf(pair);
-    const isReplaced = (one: StoredSession | undefined) => one?.refreshToken === replaced.refreshToken;
+  /** Stores a pair before anybody uses it. Where another process has stored something, that is used instead. */
+  async function take(pair: Pair): Promise<StoredSession> {
+    const { session, replaces } = pair;
+    const isReplaced = (one: StoredSession | undefined) => one?.refreshToken === replaces;
+    unsaved = pair;
     const found = await change((stored) => (isReplaced(stored.session) ? { ...stored, session } : stored));
-    if (isReplaced(found.session)) {
-      received = { accessToken: session.accessToken, at: platform.monotonic() };
-      userId = session.userId;
-      return session;
+    unsaved = undefined;
+    if (!found.session) {
+      // The user has signed out while it was on its way.
+      await revoke(session.refreshToken);
+      throw signedOut("signed_out");
     }
-    if (found.session) return current();
-    // The user has signed out while it was on its way.
-    await revoke(session.refreshToken);
-    throw signedOut("signed_out");
+    return current();
   }
 
   /** Tells auth; where it cannot be told, keeps the token for the next start. */
   async function revoke(token: string): Promise<void> {
-    const isTold = await tell(post, token);
+    const isTold = await post("revokeToken", { token }).then(
+      () => true,
+      // What auth refuses, it refuses tomorrow, too.
+      (error: unknown) => error instanceof OAuthError,
+    );
     await change(({ toRevoke = [], ...stored }) => {
       const others = toRevoke.filter((one) => one !== token);
       return { ...stored, toRevoke: isTold ? others : [...others, token] };
@@ -153,23 +142,21 @@ export function createSession(options: SessionOptions): Session {
   }
 
   /** What an earlier start could not tell. */
-  const starting = readStored(store).then(
-    async ({ stored: { toRevoke = [] } }) => {
-      for (const token of toRevoke) await revoke(token);
-    },
-    () => undefined,
-  );
+  async function revokeLeft(): Promise<void> {
+    const { toRevoke = [] } = (await readStored(store)).stored;
+    for (const token of toRevoke) await revoke(token);
+  }
+  const starting = revokeLeft().catch(() => undefined);
 
   return {
     async userId() {
       return (await readStored(store)).stored.session?.userId;
     },
 
-    async begin(pair) {
-      const session = sessionOf(pair);
+    async begin(response) {
+      const { session } = pairOf(response, signer);
       const before = await change((stored) => ({ ...stored, session }));
-      received = { accessToken: session.accessToken, at: platform.monotonic() };
-      userId = session.userId;
+      see(session);
       const replaced = before.session?.refreshToken;
       if (replaced !== undefined && replaced !== session.refreshToken) await revoke(replaced);
     },
@@ -177,7 +164,8 @@ export function createSession(options: SessionOptions): Session {
     async accessToken(refused) {
       const session = await current();
       if (session.accessToken !== refused && !isOld(session)) return session.accessToken;
-      refreshing ??= refresh(session.accessToken).finally(() => {
+      // Presented after the window, a token that was replaced is taken for a stolen one.
+      refreshing ??= repeated(platform, graceSeconds - 1, () => refresh(session.accessToken)).finally(() => {
         refreshing = undefined;
       });
       return (await refreshing).accessToken;
@@ -186,45 +174,18 @@ export function createSession(options: SessionOptions): Session {
     async signOut(before) {
       await starting;
       const { session } = (await readStored(store)).stored;
-      if (!session) return;
-      await before?.(session.accessToken).catch(() => undefined);
-      // First here: without a network, too, the user is signed out when this resolves.
-      const ended = await change(({ toRevoke = [], session: last }) => ({
-        toRevoke: last ? [...toRevoke, last.refreshToken] : toRevoke,
-      }));
+      if (!session || (userId !== undefined && session.userId !== userId)) return;
+      const isOurs = (one: StoredSession | undefined) => one?.userId === session.userId;
+      const told = before?.(session.accessToken).catch(() => undefined);
+      await Promise.race([told, platform.sleep(told ? 5_000 : 0)]);
+      // Before auth is asked: without a network, too, the user is signed out when this resolves.
+      const { session: last } = await change((stored) =>
+        stored.session && isOurs(stored.session)
+          ? { toRevoke: [...(stored.toRevoke ?? []), stored.session.refreshToken] }
+          : stored,
+      );
       userId = undefined;
-      received = undefined;
-      if (ended.session) await revoke(ended.session.refreshToken);
+      if (last && isOurs(last)) await revoke(last.refreshToken);
     },
   };
-}
-
-/** @returns false where auth could not be told */
-async function tell(post: Post, token: string): Promise<boolean> {
-  try {
-    await post("/oauth2/v1/revoke", { token });
-    return true;
-  } catch (error) {
-    // What auth refuses, it refuses tomorrow, too.
-    return error instanceof OAuthError;
-  }
-}
-
-/** @throws UnavailableError if it is no pair of tokens */
-function sessionOf(pair: unknown): StoredSession {
-  const { access_token: accessToken, refresh_token: refreshToken, expires_in: expiresIn } = Object(pair);
-  const texts = [accessToken, refreshToken];
-  if (!texts.every((one) => typeof one === "string") || typeof expiresIn !== "number")
-    throw new UnavailableError("The response of auth is no pair of tokens.", undefined, undefined);
-  return { accessToken, refreshToken, expiresIn, userId: subjectOf(accessToken) };
-}
-
-/** Not verified: it says whose session this is here, and grants nothing. */
-function subjectOf(accessToken: string): string {
-  const [, payload = ""] = accessToken.split(".");
-  const bytes = Uint8Array.from(atob(payload.replaceAll("-", "+").replaceAll("_", "/")), (one) =>
-    one.charCodeAt(0),
-  );
-  const { sub } = JSON.parse(new TextDecoder().decode(bytes));
-  return String(sub);
 }

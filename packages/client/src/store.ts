@@ -35,6 +35,8 @@ export interface StoredSession {
   readonly expiresIn: number;
   /** The user: the access token's `sub`. */
   readonly userId: string;
+  /** Names the key that it is bound to: `x` of its JWK. */
+  readonly key?: string | undefined;
 }
 
 /** What a store holds. */

@@ -13,6 +13,9 @@ export interface AccessToken {
   readonly claims: Members;
 }
 
+/** Whose token it is; undefined if it is not good. @throws UnavailableError where that cannot be known */
+export type Check = (token: string) => Promise<AccessToken | undefined>;
+
 /** Seconds by which the clocks of auth and of this machine may differ. */
 export const leewaySeconds = 60;
 

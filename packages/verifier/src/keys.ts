@@ -1,9 +1,8 @@
 /** Checks tokens by the issuer's key set (RFC 9068 section 4). */
 import { errors, jwtVerify } from "jose";
-import { accessTokenOf, leewaySeconds } from "./access-token.ts";
+import { accessTokenOf, type Check, leewaySeconds } from "./access-token.ts";
 import { createEndpoint, type UnavailableError } from "./auth-server.ts";
 import { createKeySet } from "./key-set.ts";
-import type { Check } from "./verifier.ts";
 
 interface Dependencies {
   readonly issuer: string;

@@ -1,7 +1,6 @@
 /** Asks auth about each token (RFC 7662). */
-import { type AccessToken, accessTokenOf, leewaySeconds } from "./access-token.ts";
+import { type AccessToken, accessTokenOf, type Check, leewaySeconds } from "./access-token.ts";
 import { createEndpoint, UnavailableError } from "./auth-server.ts";
-import type { Check } from "./verifier.ts";
 
 /** A client of this API's own at auth, whose `clientSettings` have `mayIntrospect: true`. */
 export interface IntrospectionOptions {

@@ -68,9 +68,6 @@ export interface Verifier {
   verify(authorization: string | null | undefined, requirements?: Requirements): Promise<Outcome>;
 }
 
-/** Whose token it is; undefined if it is not good. @throws UnavailableError where that cannot be known */
-export type Check = (token: string) => Promise<AccessToken | undefined>;
-
 /** RFC 6750 section 2.1, at any length that auth's own tokens have. */
 const tokenText = /^[A-Za-z0-9._~+/-]{1,8192}=*$/;
 const scopeText = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
