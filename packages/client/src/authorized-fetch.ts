@@ -32,9 +32,9 @@ export function authorizedFetch({ session, origins, ...own }: AuthorizedFetchOpt
   );
 
   return async (input, init) => {
-    const url = new URL(input instanceof Request ? input.url : input, globalThis.location?.href);
-    if (!trusted.has(url.origin))
-      throw new GatepostError(`${url.origin} is none of the origins that get the token`);
+    const { url } = input instanceof Request ? input : new Request(input);
+    const { origin } = new URL(url);
+    if (!trusted.has(origin)) throw new GatepostError(`${origin} is none of the origins that get the token`);
     const send = (token: string) => {
       const headers = new Headers(init?.headers ?? (input instanceof Request ? input.headers : undefined));
       headers.set("authorization", `Bearer ${token}`);

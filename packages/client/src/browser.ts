@@ -1,7 +1,7 @@
 /** A key and a store for browsers, in IndexedDB: the key cannot be read, and all tabs share both. */
 import type { Signer } from "./dpop.ts";
 import { memoryStore, type SessionStore } from "./store.ts";
-import { newKeyPair, signerOf } from "./web-crypto.ts";
+import { type KeyPair, newKeyPair, signerOf } from "./web-crypto.ts";
 
 export interface BrowserStorage {
   readonly store: SessionStore;
@@ -17,10 +17,10 @@ const place = "session";
 
 /** Both belong together: a session whose key is gone is `key_lost`. @param name of the database */
 export async function browserStorage(name = "gatepost"): Promise<BrowserStorage> {
-  const fresh = await newKeyPair(false);
+  const fresh = await newKeyPair();
   try {
     const database = await open(name);
-    const keys = await within<CryptoKeyPair>(database, (objects, settle) => {
+    const keys = await within<KeyPair>(database, (objects, settle) => {
       const found = objects.get("key");
       found.onsuccess = () => {
         if (!found.result) objects.put(fresh, "key");

@@ -1,10 +1,9 @@
 /** A key and a store for Node.js, in files that only this user can read. */
-import { randomUUID } from "node:crypto";
+import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID, sign } from "node:crypto";
 import { link, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Signer } from "./dpop.ts";
 import type { SessionStore } from "./store.ts";
-import { importedKeyPair, newKeyPair, signerOf } from "./web-crypto.ts";
 
 async function write(file: string, text: string): Promise<void> {
   const handle = await open(file, "wx", 0o600);
@@ -30,20 +29,31 @@ function unless(...codes: readonly string[]) {
 }
 
 /**
- * A key in a file, which is made where there is none. Who can read the file has the key.
- * @throws the file system's errors; SyntaxError or DataError for a file that holds no key
+ * A key in a file (PEM, PKCS #8), which is made where there is none. Who can read the file has the key.
+ * @throws the file system's errors, and those of `node:crypto` for a file that holds no key of P-256
  */
 export async function fileSigner(file: string): Promise<Signer> {
   const text = await textIn(file);
-  if (text !== undefined) return signerOf(await importedKeyPair(JSON.parse(text)));
+  if (text !== undefined) return signerOf(text);
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-  const { privateKey } = await newKeyPair(true);
+  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   const temporary = `${file}.${randomUUID()}`;
-  await write(temporary, JSON.stringify(await crypto.subtle.exportKey("jwk", privateKey)));
+  await write(temporary, privateKey.export({ type: "pkcs8", format: "pem" }).toString());
   // Of processes that start at the same moment, the first one's stays.
   await link(temporary, file).catch(unless("EEXIST"));
   await rm(temporary);
   return fileSigner(file);
+}
+
+function signerOf(pem: string): Signer {
+  const key = createPrivateKey(pem);
+  const { crv, x, y } = createPublicKey(key).export({ format: "jwk" });
+  if (crv !== "P-256" || x === undefined || y === undefined) throw new TypeError("The key is none of P-256");
+  return {
+    publicJwk: { kty: "EC", crv, x, y },
+    // As JWS has it, and not in DER.
+    sign: async (data) => new Uint8Array(sign("sha256", data, { key, dsaEncoding: "ieee-p1363" })),
+  };
 }
 
 /**

@@ -1,5 +1,5 @@
 /** The OAuth operations of auth: one request, with the client's authentication and a proof. */
-import { authOperations } from "@gatepost/contracts/operations";
+import type { paths } from "@gatepost/contracts/auth";
 import { basic, type ClientCredentials, call } from "./call.ts";
 import { proofOf, type Signer } from "./dpop.ts";
 import { OAuthError } from "./errors.ts";
@@ -15,12 +15,16 @@ export interface AuthAddress {
   readonly signer?: Signer | undefined;
 }
 
-type OAuthOperation = "generateTokens" | "revokeToken" | "challengeAuthorization";
+const pathOf = {
+  generateTokens: "/oauth2/v1/tokens",
+  revokeToken: "/oauth2/v1/revoke",
+  challengeAuthorization: "/oauth2/v1/authorize-challenge",
+} as const satisfies Record<string, keyof paths>;
 type Form = Readonly<Record<string, string | undefined>>;
 
 /** Calls one operation. @throws OAuthError where auth refuses, UnavailableError where another try may succeed */
 export type Post = (
-  operation: OAuthOperation,
+  operation: keyof typeof pathOf,
   form: Form,
   headers?: Readonly<Record<string, string>>,
 ) => ReturnType<typeof call>;
@@ -51,7 +55,7 @@ export function createPost(address: AuthAddress, platform: Platform): Post {
   }
 
   return async (operation, form, headers = {}) => {
-    const { path } = authOperations[operation];
+    const path = pathOf[operation];
     try {
       return await once(path, form, headers);
     } catch (error) {

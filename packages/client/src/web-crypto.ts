@@ -3,19 +3,12 @@ import type { Signer } from "./dpop.ts";
 
 const algorithm = { name: "ECDSA", namedCurve: "P-256" } as const;
 
-/** @param extractable false: the private key never leaves the platform, and nobody can copy it */
-export async function newKeyPair(extractable: boolean): Promise<CryptoKeyPair> {
-  return crypto.subtle.generateKey(algorithm, extractable, ["sign", "verify"]);
-}
+export type KeyPair = Awaited<ReturnType<typeof newKeyPair>>;
 
-export async function importedKeyPair(jwk: JsonWebKey): Promise<CryptoKeyPair> {
-  const { d: _private, key_ops: _operations, ...open } = jwk;
-  const imported = (key: JsonWebKey, use: KeyUsage) =>
-    crypto.subtle.importKey("jwk", key, algorithm, use === "verify", [use]);
-  return { publicKey: await imported(open, "verify"), privateKey: await imported(jwk, "sign") };
-}
+/** The private key never leaves the platform: nobody can copy it. */
+export const newKeyPair = async () => crypto.subtle.generateKey(algorithm, false, ["sign", "verify"]);
 
-export async function signerOf({ publicKey, privateKey }: CryptoKeyPair): Promise<Signer> {
+export async function signerOf({ publicKey, privateKey }: KeyPair): Promise<Signer> {
   const { x = "", y = "" } = await crypto.subtle.exportKey("jwk", publicKey);
   return {
     publicJwk: { kty: "EC", crv: "P-256", x, y },
