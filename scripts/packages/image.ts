@@ -1,0 +1,56 @@
+/** The server as its image has it: the files of .dockerignore, and what `npm ci --omit=dev` installs beside them. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, globSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { ROOT } from "../command.ts";
+import { createInstallation } from "./installation.ts";
+
+/** Milliseconds. */
+const startTimeout = 120_000;
+
+/** @returns what was installed, after it has started there */
+export async function checkImage(folder: string): Promise<string> {
+  const image = createInstallation(folder);
+  const copy = (name: string) => cpSync(join(ROOT, name), join(folder, name), { recursive: true });
+  const files = [...readFileSync(join(ROOT, ".dockerignore"), "utf8").matchAll(/^!(\S+)$/gm)];
+  for (const [, name = ""] of files) copy(name);
+  await image.run("npm", "ci", "--omit=dev", "--ignore-scripts", "--loglevel=error");
+  const installed = globSync("node_modules/{*,@*/*}/package.json", { cwd: folder });
+  const listening = await started(folder);
+  // A clone has the packages, too: they bring nothing else along.
+  for (const manifest of globSync("packages/*/package.json", { cwd: ROOT })) copy(manifest);
+  const plan = await image.run("npm", "ci", "--omit=dev", "--ignore-scripts", "--dry-run");
+  const planned = [...plan.matchAll(/^add (\S+)/gm)].map(([, name = ""]) => name);
+  const others = planned.filter((name) => !name.startsWith("@gatepost/"));
+  if (planned.length === 0 || others.length > 0)
+    throw new Error(
+      `In a clone, \`npm ci --omit=dev\` installs more than in the image: ${others.join(", ")}`,
+    );
+  return `${installed.length} packages and ${listening}; a clone gets no other packages`;
+}
+
+async function started(folder: string): Promise<string> {
+  const ports = { SERVER_PORT: "0", GRPC_PORT: "0", MANAGEMENT_PORT: "0", DATA_DIR: join(folder, "data") };
+  const child = spawn(process.execPath, ["src/start.js"], {
+    cwd: folder,
+    env: { PATH: process.env["PATH"], ...ports },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const timer = setTimeout(() => child.kill("SIGKILL"), startTimeout);
+  const closed = once(child, "close");
+  let output = "";
+  try {
+    for await (const text of child.stdout.setEncoding("utf8")) {
+      output += text;
+      if (/\bListening\b/.test(output)) return "a server that listens";
+    }
+    throw new Error(`The image does not start:\n${output}`);
+  } finally {
+    clearTimeout(timer);
+    child.kill("SIGTERM");
+    child.stdout.resume();
+    child.stderr.resume();
+    await closed;
+  }
+}
