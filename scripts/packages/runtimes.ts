@@ -1,10 +1,6 @@
-/** The runtimes that import the packages: from the registry, and the Chromium of this machine. */
-import { spawn } from "node:child_process";
-import { EventEmitter, once } from "node:events";
-import { existsSync, readFileSync } from "node:fs";
-import { createServer } from "node:http";
+/** The runtimes that import the packages, from the registry. */
+import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
 import type { Installation } from "./installation.ts";
 
 export interface Runtime {
@@ -43,62 +39,4 @@ export async function installRuntimes(tools: Installation) {
     else missing.push(name);
   }
   return { runtimes, missing };
-}
-
-/** What the page of test/packages/consumer tells. */
-export interface Seen {
-  readonly isPersistent: boolean;
-  readonly text?: string;
-  readonly x: string;
-  readonly bytes: number;
-}
-
-/** Milliseconds. */
-const visitTimeout = 60_000;
-
-/**
- * Opens a page with this script in two browsers with one profile, one after the other.
- * @returns what each has told; undefined where this machine has no Chromium
- */
-export async function seenInChromium(tools: Installation, script: string): Promise<Seen[] | undefined> {
-  const file = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find(existsSync);
-  if (file === undefined) return undefined;
-  const told = new EventEmitter();
-  const server = createServer(async (request, response) => {
-    if (request.url === "/script.js") {
-      response.setHeader("content-type", "text/javascript").end(readFileSync(script));
-    } else if (request.url === "/seen") {
-      told.emit("seen", JSON.parse(await text(request)));
-      response.end();
-    } else {
-      response.setHeader("content-type", "text/html").end('<script type="module" src="/script.js"></script>');
-    }
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  const origin = `http://127.0.0.1:${typeof address === "object" ? address?.port : ""}`;
-  const profile = `--user-data-dir=${join(tools.folder, "chromium")}`;
-  const all: Seen[] = [];
-  try {
-    for (let visit = 0; visit < 2; visit++) {
-      const seen = once(told, "seen", { signal: AbortSignal.timeout(visitTimeout) });
-      // A group of its own, which ends with all of the browser's processes.
-      const child = spawn(file, ["--headless", "--no-sandbox", "--disable-gpu", profile, origin], {
-        stdio: "ignore",
-        detached: true,
-      });
-      const closed = once(child, "close");
-      try {
-        const [one]: Seen[] = await seen;
-        if (one) all.push(one);
-      } finally {
-        if (child.pid !== undefined) process.kill(-child.pid, "SIGTERM");
-        await closed;
-      }
-    }
-    return all;
-  } finally {
-    server.close();
-    server.closeAllConnections();
-  }
 }

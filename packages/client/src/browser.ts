@@ -18,30 +18,30 @@ const place = "session";
 /** Both belong together: a session whose key is gone is `key_lost`. @param name of the database */
 export async function browserStorage(name = "gatepost"): Promise<BrowserStorage> {
   const fresh = await newKeyPair();
+  const within = transactionsOf(name);
   try {
-    const database = await open(name);
-    const keys = await within<KeyPair>(database, (objects, settle) => {
+    const keys = await within<KeyPair>((objects, settle) => {
       const found = objects.get("key");
       found.onsuccess = () => {
         if (!found.result) objects.put(fresh, "key");
         settle(found.result ?? fresh);
       };
     });
-    return { store: storeIn(database), signer: await signerOf(keys), isPersistent: true };
+    return { store: storeIn(within), signer: await signerOf(keys), isPersistent: true };
   } catch {
     return { store: memoryStore(), signer: await signerOf(fresh), isPersistent: false };
   }
 }
 
-function storeIn(database: IDBDatabase): SessionStore {
+function storeIn(within: ReturnType<typeof transactionsOf>): SessionStore {
   return {
     read: () =>
-      within(database, (objects, settle) => {
+      within((objects, settle) => {
         const found = objects.get("text");
         found.onsuccess = () => settle(found.result);
       }),
     replace: (expected, next) =>
-      within(database, (objects, settle) => {
+      within((objects, settle) => {
         const found = objects.get("text");
         found.onsuccess = () => {
           const isExpected = found.result === expected;
@@ -53,27 +53,38 @@ function storeIn(database: IDBDatabase): SessionStore {
   };
 }
 
-function open(name: string): Promise<IDBDatabase> {
+type Work<T> = (objects: IDBObjectStore, settle: (result: T) => void) => void;
+
+/** @returns runs something in one transaction, and resolves when that is complete */
+function transactionsOf(name: string) {
+  let opening: Promise<IDBDatabase> | undefined;
+
+  async function begun(): Promise<IDBTransaction> {
+    opening ??= opened(name);
+    return (await opening).transaction(place, "readwrite", { durability: "strict" });
+  }
+  return async <T>(work: Work<T>): Promise<T> => {
+    // Safari closes the connections of pages in the background.
+    const transaction = await begun().catch(() => {
+      opening = undefined;
+      return begun();
+    });
+    return new Promise((resolve, reject) => {
+      let complete: (() => void) | undefined;
+      work(transaction.objectStore(place), (result) => {
+        complete = () => resolve(result);
+      });
+      transaction.oncomplete = () => complete?.();
+      transaction.onabort = () => reject(transaction.error);
+    });
+  };
+}
+
+function opened(name: string): Promise<IDBDatabase> {
   return new Promise((resolve, reject) => {
     const request = indexedDB.open(name, 1);
     request.onupgradeneeded = () => request.result.createObjectStore(place);
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
-  });
-}
-
-/** Runs in one transaction, and resolves when that is complete. */
-function within<T>(
-  database: IDBDatabase,
-  work: (objects: IDBObjectStore, settle: (result: T) => void) => void,
-): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const transaction = database.transaction(place, "readwrite", { durability: "strict" });
-    let complete: (() => void) | undefined;
-    work(transaction.objectStore(place), (result) => {
-      complete = () => resolve(result);
-    });
-    transaction.oncomplete = () => complete?.();
-    transaction.onabort = () => reject(transaction.error);
   });
 }
