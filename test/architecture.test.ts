@@ -260,6 +260,17 @@ describe("packages/", () => {
     expect(outside).toEqual([]);
   });
 
+  it("has one version, that of the server", () => {
+    const read = (file: string) => JSON.parse(readFileSync(file, "utf8"));
+    const { version } = read("package.json");
+    for (const file of globSync("packages/*/package.json")) {
+      const { dependencies, ...manifest } = read(file);
+      expect(manifest.version, file).toBe(version);
+      for (const [name, range] of Object.entries(dependencies ?? {}))
+        if (name.startsWith("@gatepost/")) expect(range, `${file}: ${name}`).toBe(version);
+    }
+  });
+
   it("needs Node.js in the client's entry for it alone", () => {
     const users = ofPackages.filter(({ imports }) => imports.some((to) => to.startsWith("node:")));
     expect(users.map(({ file }) => file)).toEqual(["packages/client/src/node.ts"]);

@@ -28,7 +28,7 @@ export async function call(
   signal?: AbortSignal,
   onResponse?: (response: Response) => void,
 ) {
-  signal?.throwIfAborted();
+  if (signal?.aborted) throw signal.reason;
   const controller = new AbortController();
   const abort = () => controller.abort(signal?.reason);
   signal?.addEventListener("abort", abort);

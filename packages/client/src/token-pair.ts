@@ -26,9 +26,9 @@ export function pairOf(response: unknown, signer: Signer | undefined, replaces?:
 /** Not verified: it says whose session this is here, and grants nothing. */
 function subjectOf(accessToken: string): string {
   const [, payload = ""] = accessToken.split(".");
-  const bytes = Uint8Array.from(atob(payload.replaceAll("-", "+").replaceAll("_", "/")), (one) =>
-    one.charCodeAt(0),
-  );
-  const { sub } = JSON.parse(new TextDecoder().decode(bytes));
+  const bytes = atob(payload.replaceAll("-", "+").replaceAll("_", "/"));
+  // UTF-8, without TextDecoder, which React Native lacks.
+  const escaped = bytes.replaceAll(/[\s\S]/g, (one) => `%${one.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  const { sub } = JSON.parse(decodeURIComponent(escaped));
   return String(sub);
 }

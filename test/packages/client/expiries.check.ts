@@ -4,9 +4,11 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { beforeAll, expect, test } from "vitest";
 import { folderStore } from "../../../packages/client/src/node.ts";
 import { authApi } from "../../support/auth-api.ts";
+import { openDatabaseWire } from "../../support/database-wire.ts";
 import { type PushServer, startPushServer } from "../../support/push-server.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { lose, type SessionLab, startSessionLab } from "./sessions.ts";
@@ -61,4 +63,52 @@ test("two processes with one folder and no lock: 1,000 expiries sign nobody out"
     for (const outcome of await outcomes) expect(outcome).toEqual({ token: expect.any(String) });
   }
   expect(first.endings).toEqual([]);
+});
+
+test("a network that breaks, is away, or swallows what is sent signs nobody out", async () => {
+  const { port } = new URL(server.origin);
+  const wire = await openDatabaseWire("127.0.0.1", Number(port));
+  cleanup.defer(() => wire.close());
+  const { store } = await lab.signedIn();
+  /** What is done while a refresh that has failed waits. */
+  const whileWaiting: (() => void | Promise<void>)[] = [];
+  const device = lab.instance({
+    store,
+    platform: {
+      fetch: (url, init) =>
+        fetch(String(url).replace(lab.proxy.origin, `http://127.0.0.1:${wire.port}`), init),
+      async sleep() {
+        await whileWaiting.shift()?.();
+      },
+    },
+  });
+  const tokens: string[] = [];
+  async function renew(): Promise<void> {
+    tokens.push(await device.session.accessToken(await device.session.accessToken()));
+    expect(whileWaiting, "refreshes that have failed").toEqual([]);
+  }
+  await renew();
+
+  // Broken while the request is on its way.
+  wire.delay(50);
+  whileWaiting.push(() => wire.delay(0));
+  const breaking = renew();
+  await setTimeout(25);
+  wire.reset();
+  await breaking;
+
+  // Away.
+  whileWaiting.push(() => undefined, wire.refuse());
+  wire.reset();
+  await renew();
+
+  // What is sent on connections of before is lost, and nobody is told: the request takes its ten seconds.
+  await renew();
+  wire.strand();
+  whileWaiting.push(() => undefined);
+  await renew();
+  expect(new Set(tokens).size).toBe(5);
+  expect(device.endings).toEqual([]);
+  const [last = ""] = tokens.slice(-1);
+  expect(await authApi(server.authBase).introspect(last)).toMatchObject({ active: true });
 });
