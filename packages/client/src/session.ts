@@ -3,7 +3,7 @@
  * token to whoever repeats a refresh within the grace window, so neither tabs nor processes need a lock: each reads the
  * store before it refreshes, and writes only over what it has read.
  */
-import { OAuthError, SignedOutError, type SignedOutReason } from "./errors.ts";
+import { OAuthError, SignedOutError, type SignedOutReason, UnavailableError } from "./errors.ts";
 import { type Platform, platformOf, repeated } from "./platform.ts";
 import { type Read, readStored, type SessionStore, type StoredSession, textOf } from "./store.ts";
 import { type AuthAddress, createPost } from "./token-endpoint.ts";
@@ -52,6 +52,8 @@ export function createSession(options: SessionOptions): Session {
   let userId: string | undefined;
   /** A pair that could not be stored when it came. */
   let unsaved: Pair | undefined;
+  /** Why auth is not asked before a moment that it has named. */
+  let resting: { readonly error: UnavailableError; readonly until: number } | undefined;
 
   function see({ accessToken, userId: user }: StoredSession): void {
     if (seen?.accessToken !== accessToken) seen = { accessToken, at: platform.monotonic() };
@@ -86,11 +88,14 @@ export function createSession(options: SessionOptions): Session {
     const session = await current();
     if (session.accessToken !== refused) return session;
     if (unsaved?.replaces === session.refreshToken) return take(unsaved);
+    if (resting && platform.monotonic() < resting.until) throw resting.error;
     try {
       const form = { grant_type: "refresh_token", refresh_token: session.refreshToken };
       return await take(pairOf(await post("generateTokens", form), signer, session.refreshToken));
     } catch (error) {
       if (error instanceof OAuthError && error.code === "invalid_grant") return forget(session, "ended");
+      if (error instanceof UnavailableError && error.retryAfterSeconds !== undefined)
+        resting = { error, until: platform.monotonic() + error.retryAfterSeconds * 1000 };
       throw error;
     }
   }

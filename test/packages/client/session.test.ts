@@ -55,6 +55,28 @@ test.each([503, 500, 429, 408])(
   },
 );
 
+test("auth is not asked again before Retry-After, and then it is", async () => {
+  const { store, first } = await lab.signedIn();
+  let asked = 0;
+  const waiting = lab.instance({
+    store,
+    platform: {
+      async fetch(...request) {
+        if (++asked > 1) return fetch(...request);
+        const body = { error: "slow_down", error_description: "later" };
+        return Response.json(body, { status: 429, headers: { "retry-after": "60" } });
+      },
+    },
+  });
+  const old = await first.session.accessToken();
+  const refused = { name: "UnavailableError", status: 429, retryAfterSeconds: 60 };
+  for (let call = 0; call < 3; call++)
+    await expect(waiting.session.accessToken(old)).rejects.toMatchObject(refused);
+  expect(asked).toBe(1);
+  waiting.pass(60);
+  expect(await waiting.session.accessToken(old)).not.toBe(old);
+});
+
 test("invalid_grant with a newer pair in the store is no end", async () => {
   const { store, first } = await lab.signedIn();
   const second = lab.instance({ store });
