@@ -36,6 +36,6 @@ if (name === "contracts") {
   for (const file of globSync("{openapi/*.yaml,gen/openapi/*.json,gen/descriptors/*}", { cwd: ROOT }))
     cpSync(join(ROOT, file), join(documents, basename(file)));
   cpSync(join(ROOT, "gen/asyncapi"), join(documents, "asyncapi"), { recursive: true });
-  for (const file of globSync("proto/**/*.proto", { cwd: ROOT }))
+  for (const file of globSync("proto/{auth,push}/**/*.proto", { cwd: ROOT }))
     cpSync(join(ROOT, file), join(documents, file));
 }

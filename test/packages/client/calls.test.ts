@@ -158,6 +158,13 @@ describe("authorizedFetch", () => {
     expect(seen).toEqual(["Bearer old", "Bearer new", "Bearer old", "Bearer new", "Bearer old"]);
   });
 
+  test("gets another token where a service refuses one", async () => {
+    const source = { accessToken: async (refused?: string) => (refused ? server.backofficeToken() : "old") };
+    const call = authorizedFetch({ session: source, origins: [server.origin] });
+    const client = createPushClient({ url: server.base, fetch: call });
+    expect(await client.request("listProviders")).toBeDefined();
+  });
+
   test("follows no redirect with it", async () => {
     lab.onWay("/v1/jwks", (passing) => {
       passing.status = 302;
