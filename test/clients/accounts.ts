@@ -37,9 +37,9 @@ export async function revoke(authUrl: string, client: string, token: string): Pr
   await sendForm(`${authUrl}/oauth2/v1/revoke`, client, { token });
 }
 
-/** Asks as the internal client. */
+/** Asks as the client `api`. */
 export async function isActive(authUrl: string, token: string): Promise<boolean> {
-  const { active } = JSON.parse(await sendForm(`${authUrl}/oauth2/v1/introspect`, "internal", { token }));
+  const { active } = JSON.parse(await sendForm(`${authUrl}/oauth2/v1/introspect`, "api", { token }));
   return active === true;
 }
 

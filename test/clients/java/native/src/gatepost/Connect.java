@@ -19,6 +19,7 @@ public final class Connect {
   public static void main(String[] args) throws Exception {
     var internal = auth(basic("internal", System.getenv("GATEPOST_INTERNAL_SECRET")));
     var app = auth(basic("backend", System.getenv("GATEPOST_BACKEND_SECRET")));
+    var api = auth(basic("api", System.getenv("GATEPOST_API_SECRET")));
 
     var now = String.valueOf(System.currentTimeMillis());
     var creation = new IdentityCreation().id("u-" + now).phone("+1202" + (2_000_000 + System.nanoTime() % 7_000_000));
@@ -30,7 +31,7 @@ public final class Connect {
                 APIGenerateTokensRequest.newBuilder().grantType("auth").authId(creation.getId()).build());
 
     var asking = APIIntrospectTokenRequest.newBuilder().token(tokens.getAccessToken()).build();
-    var introspection = new OAuthApi(internal).introspectToken(asking);
+    var introspection = new OAuthApi(api).introspectToken(asking);
     System.out.println(introspection.getActive() ? "active: " + introspection.getSub() : "not active");
 
     var device = new PushToken().token("device-" + now).expiration("2035-01-01T00:00:00Z");
