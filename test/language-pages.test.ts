@@ -40,9 +40,11 @@ const outlines: Readonly<Record<string, Readonly<Record<string, readonly string[
     ],
   },
   "docs/clients/typescript.md": {
-    Generate: ["sh", "hey-api/tsconfig.json", "hey-api/openapi-ts.config.ts", "sh"],
-    "Call auth and push": ["hey-api/connect.ts", "sh"],
-    "Or over Connect": ["connect/buf.gen.yaml", "sh", "connect/introspect.ts", "sh"],
+    Install: ["sh", "sh"],
+    "Call auth and push": ["packages/connect.ts", "sh"],
+    "Sign a user in from a page": ["packages/sign-in.ts"],
+    "Or over Connect": ["sh", "packages/introspect.ts", "sh"],
+    "Or a generator": [],
   },
   "docs/auth/protect-your-api/go.md": {
     "Strict, by introspection": ["protect/introspection.go"],
@@ -60,9 +62,12 @@ const outlines: Readonly<Record<string, Readonly<Record<string, readonly string[
     "Tokens for calls of your own": ["spring/src/main/resources/application-client.properties"],
   },
   "docs/auth/protect-your-api/node.md": {
-    "Strict, by introspection": ["introspection.ts"],
-    "Local, by the key set": ["key-set.ts"],
-    "Before your handlers": ["protect.ts", "main.ts"],
+    Install: ["sh"],
+    "Strict, by introspection": ["packages/api.ts", "sh"],
+    "Local, by the key set": ["apis/main.ts"],
+    "In your framework": [
+      ...["apis/fastify.ts", "apis/hono.ts", "apis/node-http.ts", "apis/connect.ts", "apis/grpc-js.ts"],
+    ],
   },
   "docs/auth/protect-your-api/python.md": {
     "Strict, by introspection": ["resource-server/introspection.py"],
@@ -80,7 +85,8 @@ function outlineOf(page: string): Record<string, string[]> {
   for (const { groups: { heading, info = "" } = {} } of marks) {
     section = heading ?? section;
     outline[section] ??= [];
-    if (heading === undefined) outline[section]?.push(info.replace(/^.* file=test\/clients\/[^/]+\//, ""));
+    const file = info.replace(/^.* file=test\/(clients|packages)\/[^/]+\//, "");
+    if (heading === undefined) outline[section]?.push(file);
   }
   return outline;
 }

@@ -1,12 +1,16 @@
 /**
- * TypeScript: each folder is a program that walks through both services with the client of one generator. They are
- * copied to the build folder, a project with its own node_modules, as a user of the generators has one.
+ * TypeScript: `packages/` has programs that use the packages of this repository, packed and installed. Each other folder
+ * is a program that walks through both services with the client of one generator. They are copied to the build folder, a
+ * project with its own node_modules, as a user has one.
  */
-import { cpSync, existsSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, existsSync, globSync, readFileSync, rmSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { ROOT } from "../../../scripts/command.ts";
+import { openFront } from "../../support/front.ts";
+import { createAccount, revoke, signIn } from "../accounts.ts";
 import { checkIntrospection } from "../introspection.ts";
 import type { Check, Language, World } from "../language.ts";
+import { expectRefusal, expectUser, withResourceServer } from "../resource-server.ts";
 
 const HOLDS = "generates, compiles in the strictest mode, walks through both services";
 
@@ -31,11 +35,7 @@ async function prepare(world: World): Promise<void> {
 const toolOf = (packages: readonly string[]) =>
   packages.map((name) => `${name} ${versions[name]}`).join(", ");
 
-/**
- * @param packages the packages that make up the tool
- * @param folder has `main.ts`, the walk, and may have `connect.ts` or `introspect.ts`, which docs/clients shows; where it
- * shows the folder's `tsconfig.json` too, `strictest.json` has all flags that the generated code allows
- */
+/** @param folder has `main.ts`, the walk. @param packages those that make up the tool */
 function check(
   folder: string,
   packages: readonly string[],
@@ -50,17 +50,8 @@ function check(
       const cwd = join(world.build, folder);
       rmSync(join(cwd, "generated"), { recursive: true, force: true });
       await generate(world, cwd);
-      for (const project of ["tsconfig.json", "strictest.json"]) {
-        if (existsSync(join(cwd, project)))
-          await world.run([program(world, "tsc"), "--project", project], { cwd });
-      }
-      for (const file of ["main.ts", "connect.ts"]) {
-        if (existsSync(join(cwd, file))) await world.run([program(world, "tsx"), file], { cwd });
-      }
-      if (!existsSync(join(cwd, "introspect.ts"))) return;
-      await checkIntrospection(world, (env) =>
-        world.run([program(world, "tsx"), "introspect.ts"], { cwd, env }),
-      );
+      await world.run([program(world, "tsc")], { cwd });
+      await world.run([program(world, "tsx"), "main.ts"], { cwd });
     },
   };
 }
@@ -72,6 +63,40 @@ async function generateOpenapiTypes(world: World, cwd: string): Promise<void> {
       cwd,
     });
   }
+}
+
+/** Packs and installs the packages, and runs the programs that the pages show of them. */
+async function checkPackages(world: World): Promise<void> {
+  const cwd = join(world.build, "packages");
+  for (const old of globSync(["node_modules", "*.tgz"], { cwd }))
+    rmSync(join(cwd, old), { recursive: true, force: true });
+  // The client's build makes the contracts, too: none is built twice.
+  const builds = ["client", "verifier"].map((name) => ["node", "scripts/packages/build.ts", name] as const);
+  await Promise.all(builds.map((build) => world.run([...build], { cwd: ROOT })));
+  const pack = ["--silent", "--ignore-scripts", "--workspaces", "--pack-destination", cwd];
+  await world.run(["npm", "pack", ...pack], { cwd: ROOT });
+  const tarballs = globSync("*.tgz", { cwd }).map((file) => `./${file}`);
+  const quiet = ["--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--fetch-retries=5"];
+  await world.run(["npm", "install", ...quiet, ...tarballs], { cwd });
+  await world.run([program(world, "tsc")], { cwd });
+  await world.run(["node", "connect.ts"], { cwd });
+  await checkIntrospection(world, (env) => world.run(["node", "introspect.ts"], { cwd, env }));
+  await checkApi(world, cwd);
+}
+
+async function checkApi(world: World, cwd: string): Promise<void> {
+  const account = await createAccount(world.authUrl);
+  const { access_token } = await signIn(world.authUrl, account, "backend");
+  // A port that was free a moment ago.
+  const front = await openFront();
+  await front.close();
+  const env = { PORT: new URL(front.origin).port };
+  await withResourceServer(world, ["node", "api.ts"], { cwd, env }, async (url) => {
+    await expectRefusal("no token", url, undefined);
+    await expectUser("a good token", url, `Bearer ${access_token}`, account.user);
+    await revoke(world.authUrl, "backend", access_token);
+    await expectRefusal("a revoked token", url, `Bearer ${access_token}`);
+  });
 }
 
 /** Spectral is a program of 190 packages: here it costs nobody who installs the project. */
@@ -94,6 +119,12 @@ export const language: Language = {
   prepare,
   checks: [
     spectral,
+    {
+      tool: "@gatepost/client, @gatepost/verifier",
+      holds: "packed and installed, compile in the strictest mode; connect, introspect, protect an API",
+      short: true,
+      run: checkPackages,
+    },
     check("openapi-fetch", ["openapi-typescript", "openapi-fetch"], false, generateOpenapiTypes),
     check("hey-api", ["@hey-api/openapi-ts"], true, async (world, cwd) => {
       await world.run([program(world, "openapi-ts")], { cwd });

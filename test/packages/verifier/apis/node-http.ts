@@ -14,6 +14,7 @@ export function listen(listener: RequestListener): Promise<string> {
 }
 
 export function start(verifier: Verifier): Promise<string> {
-  const requirements = { scopes: ["orders"] };
-  return listen(bearer(verifier, (_request, response, { sub }) => response.end(sub), requirements));
+  const scopes = ["orders"];
+  const listener = bearer(verifier, (_request, response, { sub }) => response.end(sub), { scopes });
+  return listen(listener);
 }
