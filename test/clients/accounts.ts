@@ -22,13 +22,14 @@ export async function createAccount(authUrl: string): Promise<Account> {
   return { user, password };
 }
 
-/** Signs the account in at a development client, by its password. */
+/** Signs the account in at a development client, by its password. @param scope unless given, all of the client's */
 export async function signIn(
   authUrl: string,
   { user, password }: Account,
   client: "backend" | "backoffice",
+  scope?: string,
 ): Promise<Tokens> {
-  const grant = { grant_type: "password", username: user, password };
+  const grant = { grant_type: "password", username: user, password, ...(scope && { scope }) };
   return JSON.parse(await sendForm(`${authUrl}/oauth2/v1/tokens`, client, grant));
 }
 

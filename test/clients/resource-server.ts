@@ -3,7 +3,7 @@
  * with every kind of token.
  *
  * The program listens on 127.0.0.1 at any free port, writes `http://127.0.0.1:<port>` when it does, and answers `GET /`
- * with the `sub` of the access token. Its environment has, beside what every client program is given,
+ * with the `sub` of an access token that has the scope `orders`. Its environment has, beside what every client program is given,
  * `GATEPOST_ISSUER`, the `iss` of tokens, `GATEPOST_AUTH_URL`, where auth is reached, and `GATEPOST_AUDIENCE`.
  */
 import assert from "node:assert/strict";
@@ -75,7 +75,7 @@ export async function withResourceServer(
 }
 
 async function checkAnswers(world: World, protection: Protection, url: string, way: Front): Promise<void> {
-  const { user, good, revoked, ofAnotherAudience } = await issueTokens(world.authUrl);
+  const { user, good, revoked, ofAnotherAudience, ofAnotherScope } = await issueTokens(world.authUrl);
   const isStrict = protection === "introspection";
   const forged = await forgeTokens(world, good);
   way.leadTo(undefined);
@@ -91,10 +91,13 @@ async function checkAnswers(world: World, protection: Protection, url: string, w
   await expectUser("the scheme in lower case", url, `bearer ${good}`, user);
   await expectUser("a token of a clock ahead", url, `Bearer ${await shifted(world, good, 50)}`, user);
   await expectRefusal("no token", url, undefined);
-  await expectRefusal("the scheme alone", url, "Bearer");
+  await expectRefusal("the scheme alone", url, "Bearer", { status: 401, challenge: /^Bearer/ });
   await expectRefusal("another scheme", url, `Basic ${btoa(`${user}:secret`)}`);
+  await expectRefusal("a token without the scope", url, `Bearer ${ofAnotherScope}`, INSUFFICIENT_SCOPE);
   await expectRefusal("a token for another audience", url, `Bearer ${ofAnotherAudience}`);
   for (const [name, token] of forged) await expectRefusal(name, url, `Bearer ${token}`);
+  await expectUser("a token before its revocation", url, `Bearer ${revoked}`, user);
+  await revoke(world.authUrl, "backend", revoked);
   // By the key set alone, a token is good until it expires: the page says so.
   if (isStrict) await expectRefusal("a revoked token", url, `Bearer ${revoked}`);
   else {
@@ -162,13 +165,14 @@ async function issueTokens(authUrl: string) {
   const account = await createAccount(authUrl);
   const good = await signIn(authUrl, account, "backend");
   const revoked = await signIn(authUrl, account, "backend");
-  await revoke(authUrl, "backend", revoked.access_token);
   const ofAnotherAudience = await signIn(authUrl, account, "backoffice");
+  const ofAnotherScope = await signIn(authUrl, account, "backend", "profile");
   return {
     user: account.user,
     good: good.access_token,
     revoked: revoked.access_token,
     ofAnotherAudience: ofAnotherAudience.access_token,
+    ofAnotherScope: ofAnotherScope.access_token,
   };
 }
 
@@ -179,7 +183,8 @@ async function call(url: string, authorization: string | undefined) {
     get(url, { agent: false, headers }, resolve).on("error", reject);
   });
   const body = await text(response);
-  return { status: response.statusCode, text: body, challenge: response.headers["www-authenticate"] };
+  const { "www-authenticate": challenge = "", "retry-after": retryAfter } = response.headers;
+  return { status: response.statusCode, text: body, challenge, retryAfter };
 }
 
 /** 200 with the user's id. */
@@ -193,21 +198,28 @@ export async function expectUser(
   assert.equal(`${status} ${body.trim()}`, `200 ${user}`, what);
 }
 
-/** 401 with a challenge, as RFC 6750 section 3 has it. */
+/** RFC 6750 section 3.1. Who sends no token is told nothing of an error. */
+const NO_TOKEN = { status: 401, challenge: /^Bearer(?!.*error)/ };
+const INVALID_TOKEN = { status: 401, challenge: /^Bearer .*error="invalid_token"/ };
+const INSUFFICIENT_SCOPE = { status: 403, challenge: /^Bearer .*error="insufficient_scope"/ };
+
+/** A refusal with its challenge, as RFC 6750 section 3 has it. */
 export async function expectRefusal(
   what: string,
   url: string,
   authorization: string | undefined,
+  expected = authorization?.startsWith("Bearer ") ? INVALID_TOKEN : NO_TOKEN,
 ): Promise<void> {
   const { status, challenge } = await call(url, authorization);
-  assert.equal(status, 401, what);
-  assert.match(challenge ?? "no WWW-Authenticate", /^Bearer/, what);
+  assert.equal(status, expected.status, what);
+  assert.match(challenge, expected.challenge, what);
 }
 
-/** 503: nothing is known of the token. */
+/** 503 with a time to come again: nothing is known of the token. */
 async function expectUnavailable(what: string, url: string, authorization: string): Promise<void> {
-  const { status } = await call(url, authorization);
+  const { status, retryAfter } = await call(url, authorization);
   assert.equal(status, 503, what);
+  assert.match(retryAfter ?? "no Retry-After", /^\d+$/, what);
 }
 
 async function becomesReachable(program: Program): Promise<string> {

@@ -167,7 +167,7 @@ export const language: Language = {
       run: (world) => walk(world, "walk_authlib"),
     },
     {
-      tool: `httpx, ${pinned("pyjwt")}`,
+      tool: `${pinned("fastapi")}, httpx, ${pinned("pyjwt")}`,
       holds: "protects an API by introspection and by the key set",
       short: false,
       run: protect,

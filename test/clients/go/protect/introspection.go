@@ -12,36 +12,41 @@ import (
 	"time"
 )
 
-var client = &http.Client{Timeout: 2 * time.Second}
+var client = &http.Client{
+	Timeout: 2 * time.Second,
+	// The credentials go to auth, and nowhere else.
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
-// Introspect asks auth about the token.
-func Introspect(ctx context.Context, token string) (user string, err error) {
+// Introspect asks auth about the token: anew for each request, as a cached response knows of no revocation.
+func Introspect(ctx context.Context, token string) (Token, error) {
 	form := url.Values{"token": {token}}.Encode()
 	endpoint := os.Getenv("GATEPOST_AUTH_URL") + "/oauth2/v1/introspect"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form))
 	if err != nil {
-		return "", err
+		return Token{}, err
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.SetBasicAuth("api", os.Getenv("GATEPOST_API_SECRET"))
 	response, err := client.Do(request)
 	if err != nil {
-		return "", err
+		return Token{}, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("introspection was answered with %s", response.Status)
+		return Token{}, fmt.Errorf("introspection was answered with %s", response.Status)
 	}
 	var result struct {
 		Active   bool     `json:"active"`
 		Subject  string   `json:"sub"`
+		Scope    string   `json:"scope"`
 		Audience []string `json:"aud"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&result); err != nil {
-		return "", err
+		return Token{}, err
 	}
 	if !result.Active || !slices.Contains(result.Audience, os.Getenv("GATEPOST_AUDIENCE")) {
-		return "", ErrInvalidToken
+		return Token{}, ErrInvalidToken
 	}
-	return result.Subject, nil
+	return Token{result.Subject, strings.Fields(result.Scope)}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,16 +30,22 @@ var parser = jwt.NewParser(
 	jwt.WithLeeway(time.Minute),
 )
 
+type claims struct {
+	jwt.RegisteredClaims
+	Scope string `json:"scope"`
+}
+
 // VerifyByKeySet asks auth for nothing but the key set.
-func VerifyByKeySet(ctx context.Context, token string) (user string, err error) {
-	parsed, err := parser.Parse(token, func(token *jwt.Token) (any, error) { return keyOf(ctx, token) })
+func VerifyByKeySet(ctx context.Context, token string) (Token, error) {
+	var found claims
+	parsed, err := parser.ParseWithClaims(token, &found, func(token *jwt.Token) (any, error) { return keyOf(ctx, token) })
 	switch {
 	case errors.Is(err, errKeySet):
-		return "", err
-	case err != nil || parsed.Header["typ"] != "at+jwt":
-		return "", ErrInvalidToken
+		return Token{}, err
+	case err != nil || parsed.Header["typ"] != "at+jwt" || found.Subject == "":
+		return Token{}, ErrInvalidToken
 	}
-	return parsed.Claims.GetSubject()
+	return Token{found.Subject, strings.Fields(found.Scope)}, nil
 }
 
 func keyOf(ctx context.Context, token *jwt.Token) (any, error) {

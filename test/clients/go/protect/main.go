@@ -20,8 +20,10 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Printf("http://%s\n", listener.Addr())
-	whoami := Protect(verify, func(w http.ResponseWriter, _ *http.Request, user string) {
-		io.WriteString(w, user)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, TokenOf(r).User)
 	})
-	log.Fatal(http.Serve(listener, whoami))
+	protect := Protect(verify, "orders")
+	log.Fatal(http.Serve(listener, protect(mux)))
 }

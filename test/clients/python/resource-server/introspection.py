@@ -3,7 +3,7 @@
 import os
 
 import httpx
-from protect import Unavailable
+from protect import Token, Unavailable
 
 AUDIENCE = os.environ["GATEPOST_AUDIENCE"]
 auth = httpx.Client(
@@ -13,8 +13,8 @@ auth = httpx.Client(
 )
 
 
-def verify(token: str) -> str | None:
-    """The id of the user that the token was issued to, or None if the token is not good."""
+def verify(token: str) -> Token | None:
+    """Asks anew for each request: a cached response knows of no revocation. None if the token is not good."""
     try:
         response = auth.post("/oauth2/v1/introspect", data={"token": token})
         result = response.raise_for_status().json()
@@ -22,5 +22,4 @@ def verify(token: str) -> str | None:
         raise Unavailable from error
     if not result["active"] or AUDIENCE not in result["aud"]:
         return None
-    subject: str = result["sub"]
-    return subject
+    return Token(result["sub"], frozenset(result.get("scope", "").split()))

@@ -3,13 +3,13 @@
 import os
 
 import jwt
-from protect import Unavailable
+from protect import Token, Unavailable
 
 keys = jwt.PyJWKClient(f"{os.environ['GATEPOST_AUTH_URL']}/v1/jwks", lifespan=300, timeout=2)
 
 
-def verify(token: str) -> str | None:
-    """The id of the user that the token was issued to, or None if the token is not good."""
+def verify(token: str) -> Token | None:
+    """None if the token is not good."""
     try:
         decoded = jwt.decode_complete(
             token,
@@ -26,5 +26,5 @@ def verify(token: str) -> str | None:
         return None
     if decoded["header"].get("typ") != "at+jwt":
         return None
-    subject: str = decoded["payload"]["sub"]
-    return subject
+    claims = decoded["payload"]
+    return Token(claims["sub"], frozenset(claims.get("scope", "").split()))

@@ -1,20 +1,25 @@
 """`main.py introspection` or `main.py key_set`: an API that tells its callers who they are."""
 
+import socket
 import sys
-from collections.abc import Iterable
 from importlib import import_module
-from wsgiref.simple_server import make_server
-from wsgiref.types import StartResponse, WSGIEnvironment
+from typing import Annotated
 
-from protect import protect
-
-
-def whoami(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [environ["gatepost.user"].encode()]
-
+import uvicorn
+from fastapi import FastAPI, Security
+from fastapi.responses import PlainTextResponse
+from protect import Token, protect
 
 verify = import_module(sys.argv[1]).verify
-with make_server("127.0.0.1", 0, protect(verify, whoami)) as server:
-    print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    server.serve_forever()
+app = FastAPI()
+Orders = Annotated[Token, Security(protect(verify), scopes=["orders"])]
+
+
+@app.get("/", response_class=PlainTextResponse)
+def whoami(token: Orders) -> str:
+    return token.user
+
+
+listener = socket.create_server(("127.0.0.1", 0))
+print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+uvicorn.Server(uvicorn.Config(app)).run(sockets=[listener])

@@ -1,26 +1,43 @@
-from collections.abc import Callable, Iterable
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+"""Lets only requests in whose access token is good, and has the scopes: a dependency of FastAPI."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, HTTPException
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
+
+
+@dataclass(frozen=True)
+class Token:
+    user: str
+    scopes: frozenset[str]
 
 
 class Unavailable(Exception):
     """Whether the token is good cannot be said at the moment."""
 
 
-def protect(verify: Callable[[str], str | None], app: WSGIApplication) -> WSGIApplication:
-    """Lets only requests with a good access token through, with the user's id in `gatepost.user`."""
+Sent = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
 
-    def protected(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-        token = token.strip()
+
+def protect(verify: Callable[[str], Token | None]) -> Callable[[SecurityScopes, Sent], Token]:
+    # No coroutine: FastAPI runs it in a thread, as it waits for auth.
+    def token_of(needed: SecurityScopes, sent: Sent) -> Token:
+        if sent is None:
+            raise challenge(401, "Bearer")
         try:
-            user = verify(token) if scheme.lower() == "bearer" and token else None
-        except Unavailable:
-            start_response("503 Service Unavailable", [])
-            return []
-        if user is None:
-            start_response("401 Unauthorized", [("WWW-Authenticate", "Bearer")])
-            return []
-        environ["gatepost.user"] = user
-        return app(environ, start_response)
+            token = verify(sent.credentials)
+        except Unavailable as error:
+            raise HTTPException(503, headers={"Retry-After": "1"}) from error
+        if token is None:
+            raise challenge(401, 'Bearer error="invalid_token"')
+        if not token.scopes.issuperset(needed.scopes):
+            raise challenge(403, f'Bearer error="insufficient_scope", scope="{needed.scope_str}"')
+        return token
 
-    return protected
+    return token_of
+
+
+def challenge(status: int, value: str) -> HTTPException:
+    return HTTPException(status, headers={"WWW-Authenticate": value})

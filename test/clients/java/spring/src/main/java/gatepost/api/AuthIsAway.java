@@ -18,6 +18,7 @@ final class AuthIsAway extends HttpFilter {
     try {
       chain.doFilter(request, response);
     } catch (AuthenticationServiceException authIsAway) {
+      response.setHeader("Retry-After", "1");
       response.setStatus(503);
     }
   }

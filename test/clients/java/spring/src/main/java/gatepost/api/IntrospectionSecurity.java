@@ -19,13 +19,13 @@ import org.springframework.security.oauth2.server.resource.web.authentication.Be
 import org.springframework.security.web.SecurityFilterChain;
 import org.springframework.web.client.RestTemplate;
 
-/** Strict: auth is asked about each token. */
+/** Strict: auth is asked about each token, anew for each request, as a cached response knows of no revocation. */
 @Configuration
 @Profile("introspection")
 class IntrospectionSecurity {
   @Bean
   SecurityFilterChain security(HttpSecurity http) throws Exception {
-    return http.authorizeHttpRequests(requests -> requests.anyRequest().authenticated())
+    return http.authorizeHttpRequests(requests -> requests.anyRequest().hasAuthority("SCOPE_orders"))
         .oauth2ResourceServer(server -> server.opaqueToken(withDefaults()))
         .addFilterBefore(new AuthIsAway(), BearerTokenAuthenticationFilter.class)
         .build();

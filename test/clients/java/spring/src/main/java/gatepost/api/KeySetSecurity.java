@@ -21,7 +21,7 @@ import org.springframework.security.web.SecurityFilterChain;
 class KeySetSecurity {
   @Bean
   SecurityFilterChain security(HttpSecurity http) throws Exception {
-    return http.authorizeHttpRequests(requests -> requests.anyRequest().authenticated())
+    return http.authorizeHttpRequests(requests -> requests.anyRequest().hasAuthority("SCOPE_orders"))
         .oauth2ResourceServer(server -> server.jwt(withDefaults()))
         .addFilterBefore(new AuthIsAway(), BearerTokenAuthenticationFilter.class)
         .build();
