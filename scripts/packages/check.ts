@@ -1,7 +1,7 @@
 /**
  * `npm run check:packages`: packs the packages and looks at them as users get them, in a temporary folder: their form, their
  * types, their size, and that each entry is imported by each runtime. Then the tests that need them installed. It needs
- * the registry. `-- --packed` leaves those tests out.
+ * the registry. `-- --packed` leaves those tests out, and `-- --image` looks at the server's image alone.
  */
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ import { installRuntimes } from "./runtimes.ts";
 
 const { values: asked } = readArguments({
   usage: usageIn(import.meta.filename),
-  options: { packed: { type: "boolean" } },
+  options: { packed: { type: "boolean" }, image: { type: "boolean" } },
 });
 
 const names = ["contracts", "client", "verifier"] as const;
@@ -158,16 +158,18 @@ async function tests(): Promise<string> {
   return /Tests .*/.exec(stripVTControlCharacters(output))?.[0] ?? "";
 }
 
-const steps = {
+const image = { image: () => checkImage(join(temporary, "image")) };
+const all = {
   "packed and installed": pack,
   "form (publint, attw)": form,
   types,
   codes,
   "size of the core": size,
   "imported by": imports,
-  image: () => checkImage(join(temporary, "image")),
+  ...image,
   ...(!asked.packed && { tests }),
 };
+const steps = asked.image ? image : all;
 
 try {
   for (const [name, step] of Object.entries(steps)) {

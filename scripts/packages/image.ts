@@ -1,7 +1,7 @@
-/** The server as its image has it: the files of .dockerignore, and what `npm ci --omit=dev` installs beside them. */
+/** The server as its image has it: the files of .dockerignore, and what the Dockerfile installs beside them. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, globSync, readFileSync } from "node:fs";
+import { cpSync, globSync, lstatSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROOT } from "../command.ts";
 import { createInstallation } from "./installation.ts";
@@ -9,14 +9,33 @@ import { createInstallation } from "./installation.ts";
 /** Milliseconds. */
 const startTimeout = 120_000;
 
+/** Bytes on the disk. */
+function sizeOf(folder: string): number {
+  const files = globSync("**", { cwd: folder }).map((file) => lstatSync(join(folder, file)));
+  return files.reduce((sum, file) => sum + (file.isFile() ? file.blocks * 512 : 0), 0);
+}
+
+const mebibytes = (bytes: number) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;
+
+/** @returns its size, with its ten largest packages */
+function describeSize(modules: string): string {
+  const sizes = globSync(["[!@]*", "@*/*"], { cwd: modules })
+    .map((name) => ({ name, bytes: sizeOf(join(modules, name)) }))
+    .sort((a, b) => b.bytes - a.bytes);
+  const largest = sizes.slice(0, 10).map(({ name, bytes }) => `${name} ${mebibytes(bytes)}`);
+  const sum = sizes.reduce((total, { bytes }) => total + bytes, 0);
+  return `${sizes.length} packages of ${mebibytes(sum)} (${largest.join(", ")})`;
+}
+
 /** @returns what was installed, after it has started there */
 export async function checkImage(folder: string): Promise<string> {
   const image = createInstallation(folder);
   const copy = (name: string) => cpSync(join(ROOT, name), join(folder, name), { recursive: true });
   const files = [...readFileSync(join(ROOT, ".dockerignore"), "utf8").matchAll(/^!(\S+)$/gm)];
   for (const [, name = ""] of files) copy(name);
-  await image.run("npm", "ci", "--omit=dev", "--ignore-scripts", "--loglevel=error");
-  const installed = globSync("node_modules/{*,@*/*}/package.json", { cwd: folder });
+  const [, install = ""] = /^RUN (npm ci .+)$/m.exec(readFileSync(join(ROOT, "Dockerfile"), "utf8")) ?? [];
+  await image.run("sh", "-c", install);
+  const installed = describeSize(join(folder, "node_modules"));
   const listening = await started(folder);
   // A clone has the packages, too: they bring nothing else along.
   for (const manifest of globSync("packages/*/package.json", { cwd: ROOT })) copy(manifest);
@@ -27,7 +46,7 @@ export async function checkImage(folder: string): Promise<string> {
     throw new Error(
       `In a clone, \`npm ci --omit=dev\` installs more than in the image: ${others.join(", ")}`,
     );
-  return `${installed.length} packages and ${listening}; a clone gets no other packages`;
+  return `${installed}, and ${listening}; a clone gets no other packages`;
 }
 
 async function started(folder: string): Promise<string> {
