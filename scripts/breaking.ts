@@ -4,7 +4,9 @@
  * first release origin/main, or else the previous commit.
  *
  * A breaking change of an OpenAPI document is declared by raising its `info.version`: the major number,
- * or the minor one while the major is 0. The removal of a document is declared by the version of package.json.
+ * or the minor one while the major is 0. The removal of a document is declared by the version of package.json. That is
+ * also the version of the packages, which hold the contracts: where it has moved since the baseline, for a release, it
+ * has to declare every break.
  * A proto package must never have a breaking change: it gets a successor, `auth.v2`. A change that buf reports
  * although the wire does not show it is declared in proto/declared-breaks.yaml.
  */
@@ -85,6 +87,9 @@ function describe({ what, where: [first = "", ...more] }: Break): string {
   return what.startsWith(first) ? what : `${what} (in ${first}${others})`;
 }
 
+/** The contracts with breaking changes, whether these are declared or not. */
+const broken: string[] = [];
+
 /** Checks one document. @returns false if it has undeclared breaking changes */
 async function openapi(folder: string, file: string): Promise<boolean> {
   const gone = !existsSync(join(ROOT, file));
@@ -97,6 +102,7 @@ async function openapi(folder: string, file: string): Promise<boolean> {
     say(`${file}: nothing breaks`);
     return true;
   }
+  broken.push(file);
   const declared = declaresBreak(before.version, after.version);
   say(`${file}: ${declared ? "declared" : "UNDECLARED"} breaking changes (${changes.length})`);
   for (const change of changes) say(`  ${change}`);
@@ -111,11 +117,23 @@ async function proto(folder: string, files: readonly string[]): Promise<boolean>
   if (!files.includes("buf.yaml") || !files.some((file) => file.endsWith(".proto"))) return true;
   const { declared, undeclared } = await protoBreaks(folder);
   if (declared.length + undeclared.length === 0) say("proto: nothing breaks");
+  else broken.push("proto");
   if (declared.length > 0) say(`proto: declared breaking changes (${declared.length})`);
   if (undeclared.length > 0) say(`proto: UNDECLARED breaking changes (${undeclared.length})`);
   for (const { path, message } of undeclared) say(`  ${path}: ${message}`);
   if (undeclared.length > 0) say("  Take them back, or make them in a new package.");
   return undeclared.length === 0;
+}
+
+/** Checks the version of a release. @returns false if it does not declare what breaks */
+async function packages(folder: string): Promise<boolean> {
+  const file = "package.json";
+  const [{ version: before }, { version: after }] = [await read(folder, file), await read(ROOT, file)];
+  if (broken.length === 0 || before === after || declaresBreak(before, after)) return true;
+  const part = before.startsWith("0.") ? "minor" : "major";
+  say(`${file}: from ${before} to ${after} does not declare what breaks in ${broken.join(", ")}`);
+  say(`  Release it with a higher ${part} number.`);
+  return false;
 }
 
 const baseline = await (asked === undefined ? findBaseline() : namedBaseline(asked));
@@ -137,6 +155,7 @@ if (baseline === undefined && asked !== undefined) {
     for (const file of files.filter((name) => /^openapi\/[^/]+\.yaml$/.test(name))) {
       results.push(await openapi(folder, file));
     }
+    results.push(await packages(folder));
     if (results.includes(false)) process.exitCode = 1;
   } finally {
     await rm(folder, { recursive: true, force: true });

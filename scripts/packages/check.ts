@@ -2,10 +2,11 @@
  * `npm run check:packages`: packs the packages and looks at them as users get them, in a temporary folder: their form, their
  * types, their size, and that each entry is imported by each runtime. Then the tests that need them installed. It needs
  * the registry. `-- --packed` leaves those tests out, and `-- --image` looks at the server's image alone.
+ * `-- --tarballs <folder>` keeps there what was packed, if all is well.
  */
 import { cpSync, globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join, resolve } from "node:path";
 import { stripVTControlCharacters } from "node:util";
 import { gzipSync } from "node:zlib";
 import { readArguments } from "../../src/command.ts";
@@ -16,7 +17,7 @@ import { installRuntimes } from "./runtimes.ts";
 
 const { values: asked } = readArguments({
   usage: usageIn(import.meta.filename),
-  options: { packed: { type: "boolean" }, image: { type: "boolean" } },
+  options: { packed: { type: "boolean" }, image: { type: "boolean" }, tarballs: { type: "string" } },
 });
 
 const names = ["contracts", "client", "verifier"] as const;
@@ -178,6 +179,8 @@ try {
     say(`${isOk ? "ok    " : "FAILED"} ${name}: ${isOk ? outcome : outcome}`);
     if (!isOk) process.exitCode = 1;
   }
+  if (asked.tarballs !== undefined && process.exitCode === undefined)
+    for (const tarball of tarballs) cpSync(tarball, join(resolve(asked.tarballs), basename(tarball)));
 } finally {
   rmSync(temporary, { recursive: true, force: true });
 }
