@@ -86,7 +86,7 @@ async function protect(mode: "keys" | "strict") {
   };
   const introspection = { clientId: audience, clientSecret: "orders-api-dev-secret" };
   const options: VerifierOptions = mode === "keys" ? { ...common, mode } : { ...common, mode, introspection };
-  const handle = bearer(createVerifier(options), (_request, response) => response.end());
+  const handle = bearer(createVerifier(options), (_request, response) => response.end(""));
   const api = createServer((request, response) => void handle(request, response)).listen(0, "127.0.0.1");
   cleanup.defer(() => {
     api.close();
