@@ -6,9 +6,18 @@ import { openConnections, openStreams, type Slot } from "./slots.ts";
 
 /**
  * How is asked, and with which file: one of form bodies for `http`, and for `http-any`, where tokens need not be active;
- * else one of access tokens.
+ * else one of access tokens. What begins with `api-` asks an API that is protected by them.
  */
-export type Protocol = "http" | "http-any" | "grpc" | "connect" | "connect-h2c" | "connect-tls";
+export type Protocol =
+  | "http"
+  | "http-any"
+  | "grpc"
+  | "connect"
+  | "connect-h2c"
+  | "connect-tls"
+  | "api-http"
+  | "api-connect"
+  | "api-grpc";
 
 export interface Load {
   readonly requests: readonly Buffer[];
@@ -78,6 +87,34 @@ export function loadOf(
           Buffer.from(body.slice(0, 5), "latin1").readUIntBE(0, 5) === body.length - 5,
       };
     }
+    case "api-http":
+      return {
+        requests: lines.map((token) => get({ port, path: "/", authorization: `Bearer ${token}` })),
+        open: (inFlight) => openConnections(port, inFlight),
+        isWhole: (body) => body.startsWith("user-"),
+      };
+    case "api-connect": {
+      const path = "/grpc.health.v1.Health/Check";
+      return {
+        requests: lines.map((token) =>
+          post({ port, path, authorization: `Bearer ${token}` }, "application/json", Buffer.from("{}")),
+        ),
+        open: (inFlight) => openConnections(port, inFlight),
+        isWhole: (body) => body.includes('"SERVING"'),
+      };
+    }
+    case "api-grpc": {
+      const origin = `http://127.0.0.1:${port}`;
+      const fields = ["content-type", "application/grpc+proto", "te", "trailers"];
+      const path = "/orders.v1.Orders/WhoAmI";
+      // One token: a connection has one head for all of its requests.
+      const head = { ...headOf(origin, `Bearer ${lines[0]}`, fields), path };
+      return {
+        requests: [prefixed(Buffer.alloc(0))],
+        open: (inFlight) => openStreams(origin, head, inFlight),
+        isWhole: (body) => body.startsWith("user-", 5),
+      };
+    }
     default:
       throw new Error(`There is no load for ${protocol}.`);
   }
@@ -100,6 +137,12 @@ export function formRequest(target: Target, form: string): Buffer {
 export function refreshOf(body: string): string | undefined {
   const token = /"refresh_token":"([^"]+)"/.exec(body)?.[1];
   return token === undefined ? undefined : `grant_type=refresh_token&refresh_token=${token}`;
+}
+
+function get({ port, path, authorization }: Target): Buffer {
+  return Buffer.from(
+    `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${authorization}\r\n\r\n`,
+  );
 }
 
 function post({ port, path, authorization, proof }: Target, type: string, body: Uint8Array): Buffer {

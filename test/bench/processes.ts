@@ -24,7 +24,7 @@ export const pinned = canPin;
 export const databaseCore = canPin ? 1 : undefined;
 
 /** Where a process runs; "any" leaves it to the system. */
-type Core = 0 | 1 | "any";
+export type Core = 0 | 1 | "any";
 
 /** Kills a process when this one ends, also by an uncaught error or by a signal that nothing else handles. */
 function endWithUs(child: ChildProcess): void {

@@ -1,6 +1,6 @@
 /** The auth service as a benchmark runs it: a process of its own, in production mode. */
 import { introspector, type Preparation } from "./prepare.ts";
-import { type BenchServer, measure, startBenchServer } from "./processes.ts";
+import { type BenchServer, type Core, measure, startBenchServer } from "./processes.ts";
 
 export const ports = {
   http: 18_080,
@@ -30,12 +30,14 @@ export function portAt(first: number, place: number): number {
 /**
  * @param place as for {@link portAt}
  * @param program the start of another checkout, as an absolute path; this one's unless given
+ * @param core the servers' own unless given
  */
 export function startProduct(
   { env }: Preparation,
   place = 0,
   settings: Readonly<Record<string, string>> = {},
   program = "../../src/start.js",
+  core: Core = 0,
 ): Promise<BenchServer> {
   const port = (first: number) => String(portAt(first, place));
   const portSettings = {
@@ -45,7 +47,7 @@ export function startProduct(
     MANAGEMENT_PORT: port(ports.management),
   };
   const isReady = async () => (await fetch(`${managementOf(place)}/health/ready`)).ok;
-  return startBenchServer(program, [], { ...env, ...portSettings, ...settings }, isReady);
+  return startBenchServer(program, [], { ...env, ...portSettings, ...settings }, isReady, core);
 }
 
 /** Asks about every token once, as happens in the first minutes of a process. */

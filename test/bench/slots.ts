@@ -40,9 +40,12 @@ async function openConnection(port: number): Promise<Slot> {
     pending += text;
     const head = pending.indexOf("\r\n\r\n");
     if (head === -1) return;
-    const length = Number(/\r\ncontent-length: (\d+)/i.exec(pending.slice(0, head + 2))?.[1] ?? Number.NaN);
-    if (Number.isNaN(length)) socket.destroy(new Error("a response without Content-Length"));
-    if (!(pending.length >= head + 4 + length)) return;
+    const fields = pending.slice(0, head + 2);
+    const length = Number(/\r\ncontent-length: (\d+)/i.exec(fields)?.[1] ?? Number.NaN);
+    const isChunked = Number.isNaN(length) && /\r\ntransfer-encoding: chunked/i.test(fields);
+    if (Number.isNaN(length) && !isChunked) socket.destroy(new Error("a response without its length"));
+    // No request is sent before the response to the one before, so the last chunk is the end of what has come.
+    if (!(isChunked ? pending.endsWith("\r\n0\r\n\r\n") : pending.length >= head + 4 + length)) return;
     const response = pending;
     pending = "";
     respond(Number(response.slice(9, 12)), response.slice(head + 4));

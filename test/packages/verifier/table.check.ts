@@ -6,15 +6,8 @@ import { type AuthApi, authApi, basic } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-import {
-  type Addresses,
-  call,
-  callGrpc,
-  frameworks,
-  installApis,
-  startApis,
-  unresolvable,
-} from "./protected-apis.ts";
+import { frameworks, installApis, unresolvable } from "./installed-apis.ts";
+import { type Addresses, call, callGrpc, startApis } from "./protected-apis.ts";
 
 const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
 const publicPem = publicKey.export({ type: "spki", format: "pem" }).toString();

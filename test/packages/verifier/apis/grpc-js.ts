@@ -12,6 +12,18 @@ function method(path: string) {
   };
 }
 
+export const whoAmIMethod = { whoAmI: method("/orders.v1.Orders/WhoAmI") };
+
+/** @returns its address, when it listens */
+export function listenGrpc(server: Server): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => {
+      if (error) reject(error);
+      else resolve(`127.0.0.1:${port}`);
+    });
+  });
+}
+
 const whoAmI: handleUnaryCall<Buffer, Buffer> = (call, respond) =>
   respond(null, Buffer.from(tokenOf(call).sub));
 const ping: handleUnaryCall<Buffer, Buffer> = (_call, respond) => respond(null, Buffer.from("pong"));
@@ -19,12 +31,7 @@ const ping: handleUnaryCall<Buffer, Buffer> = (_call, respond) => respond(null, 
 export function start(verifier: Verifier): Promise<string> {
   const interceptor = bearer(verifier, { scopes: ["orders"], exceptServices: ["open.v1.Open"] });
   const server = new Server({ interceptors: [interceptor] });
-  server.addService({ whoAmI: method("/orders.v1.Orders/WhoAmI") }, { whoAmI });
+  server.addService(whoAmIMethod, { whoAmI });
   server.addService({ ping: method("/open.v1.Open/Ping") }, { ping });
-  return new Promise((resolve, reject) => {
-    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, port) => {
-      if (error) reject(error);
-      else resolve(`127.0.0.1:${port}`);
-    });
-  });
+  return listenGrpc(server);
 }
