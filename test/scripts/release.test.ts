@@ -1,6 +1,15 @@
 /** `npm run release`, in a clone of its own, and the workflow that publishes what it tags. */
 import { execFileSync } from "node:child_process";
-import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
@@ -163,4 +172,21 @@ describe("the workflow that publishes", () => {
       for (const other of needed) expect(order.slice(0, index)).toContain(other.slice("@gatepost/".length));
     }
   });
+});
+
+it.each(globSync("packages/*", { cwd: root }))("%s has a source for each of its entries", (folder) => {
+  const { exports }: { exports: Record<string, string | { types: string; default: string }> } = JSON.parse(
+    readFileSync(join(root, folder, "package.json"), "utf8"),
+  );
+  const built = Object.values(exports).flatMap((entry) =>
+    typeof entry === "string"
+      ? []
+      : [entry.types.replace(/\.d\.ts$/, ""), entry.default.replace(/\.js$/, "")],
+  );
+  const sources = folder === "packages/contracts" ? "gen" : `${folder}/src`;
+  const missing = built.filter(
+    (file) => !existsSync(join(root, file.replace("./dist", sources).concat(".ts"))),
+  );
+  expect(built.length).toBeGreaterThan(0);
+  expect(missing).toEqual([]);
 });
