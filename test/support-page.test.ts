@@ -62,6 +62,7 @@ describe.runIf(postgresUrl())("with a server that has a bad day", () => {
         AUTH: server.authBase,
         PUSH: `${server.base}/v1/pushprovider`,
         INTERNAL: "internal:internal-dev-secret",
+        API: "api:api-dev-secret",
         BACKOFFICE_TOKEN: operator.as.replace("Bearer ", ""),
         USER_ID: ids.user,
         ID: ids.notification,
