@@ -162,7 +162,8 @@ export const language: Language = {
     },
     {
       tool: pinned("authlib"),
-      holds: "finds both discovery documents valid; its client gets, renews, introspects and revokes tokens",
+      holds:
+        "misses one endpoint in both discovery documents; its client gets, renews, introspects and revokes tokens",
       short: false,
       run: (world) => walk(world, "walk_authlib"),
     },
