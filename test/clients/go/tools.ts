@@ -6,7 +6,7 @@ import { createAccount, signIn } from "../accounts.ts";
 import type { Check, World } from "../language.ts";
 
 const METHOD = "auth.v1.IntrospectionService.Introspect";
-const authorization = `Basic ${btoa("internal:internal-dev-secret")}`;
+const authorization = `Basic ${btoa("api:api-dev-secret")}`;
 
 /** @returns the program, which is compiled unless this version of it is there */
 async function install(world: World, module: string, version: string): Promise<string> {

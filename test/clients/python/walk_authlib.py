@@ -51,7 +51,7 @@ assert second["access_token"] != first["access_token"]
 
 def introspect() -> Any:
     token = second["access_token"]
-    return client.introspect_token(server["introspection_endpoint"], token, auth=world.INTERNAL).json()
+    return client.introspect_token(server["introspection_endpoint"], token, auth=world.API).json()
 
 
 assert introspect()["sub"] == user

@@ -79,7 +79,7 @@ def create_operator() -> str:
 
 def introspect(token: str) -> auth.Introspection:
     form = dump(auth.TokenReference(token=token))
-    return read(auth.Introspection, identities.post("/oauth2/v1/introspect", data=form))
+    return read(auth.Introspection, identities.post("/oauth2/v1/introspect", data=form, auth=world.API))
 
 
 def refresh(user: str, first: auth.TokenPair) -> auth.TokenPair:

@@ -42,15 +42,15 @@ def create_operator() -> tuple[str, str]:
 
 def walk() -> None:
     user, token = create_operator()
-    internal = (("authorization", f"Basic {world.basic(world.INTERNAL)}"),)
-    active = introspection.Introspect(IntrospectRequest(token=token), metadata=internal)
+    api = (("authorization", f"Basic {world.basic(world.API)}"),)
+    active = introspection.Introspect(IntrospectRequest(token=token), metadata=api)
     assert active.active and active.sub == active.user_info.user_id == user
     assert active.client_id == "backoffice" and active.token_type == "Bearer"
-    inactive = introspection.Introspect(IntrospectRequest(token="garbage"), metadata=internal)
+    inactive = introspection.Introspect(IntrospectRequest(token="garbage"), metadata=api)
     assert inactive.ByteSize() == 0, inactive
     missing, reference = IntrospectRequest(), IntrospectRequest(token=token)
-    fails(grpc.StatusCode.INTERNAL, lambda: introspection.Introspect(missing, metadata=internal))
-    wrong = (("authorization", f"Basic {world.basic(('internal', 'wrong'))}"),)
+    fails(grpc.StatusCode.INTERNAL, lambda: introspection.Introspect(missing, metadata=api))
+    wrong = (("authorization", f"Basic {world.basic(('api', 'wrong'))}"),)
     fails(grpc.StatusCode.UNAUTHENTICATED, lambda: introspection.Introspect(reference, metadata=wrong))
 
     bearer = (("authorization", f"Bearer {token}"),)

@@ -18,7 +18,7 @@ def as_user(token: str) -> push.ApiClient:
 
 
 identities = auth.IdentitiesApi(as_client(world.INTERNAL))
-internal = auth.OAuthApi(as_client(world.INTERNAL))
+api = auth.OAuthApi(as_client(world.API))
 backend = auth.OAuthApi(as_client(world.BACKEND))
 backoffice = auth.OAuthApi(as_client(world.BACKOFFICE))
 
@@ -83,16 +83,16 @@ def send_and_read(user: str, app: push.ApiClient, operator: push.ApiClient) -> N
 def walk() -> None:
     user, operator = create_user(), create_operator()
     first = backend.generate_tokens("auth", auth_id=user)
-    active = internal.introspect_token(first.access_token)
+    active = api.introspect_token(first.access_token)
     assert active.active and active.sub == user and active.client_id == "backend"
     assert active.user_info is not None and active.user_info.user_id == user
-    inactive = internal.introspect_token("garbage")
+    inactive = api.introspect_token("garbage")
     assert not inactive.active and inactive.sub is None
     second = backend.generate_tokens("refresh_token", refresh_token=first.refresh_token)
     assert second.refresh_token != first.refresh_token
     send_and_read(user, as_user(second.access_token), operator)
     assert backend.revoke_token(second.refresh_token).message
-    assert not internal.introspect_token(second.access_token).active
+    assert not api.introspect_token(second.access_token).active
     identities.delete_identity(user)
 
 

@@ -108,7 +108,7 @@ def create_operator() -> str:
 
 
 def introspect(token: str) -> Introspection:
-    return of(Introspection, introspect_token.sync(client=internal, body=TokenReference(token=token)))
+    return of(Introspection, introspect_token.sync(client=as_client(world.API), body=TokenReference(token=token)))
 
 
 def refresh(user: str, first: TokenPair) -> TokenPair:

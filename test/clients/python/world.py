@@ -14,6 +14,7 @@ GRPC_ADDRESS: Final = os.environ["GATEPOST_GRPC"]
 
 #: Id and secret of the development clients.
 INTERNAL: Final = ("internal", os.environ["GATEPOST_INTERNAL_SECRET"])
+API: Final = ("api", os.environ["GATEPOST_API_SECRET"])
 BACKEND: Final = ("backend", os.environ["GATEPOST_BACKEND_SECRET"])
 BACKOFFICE: Final = ("backoffice", os.environ["GATEPOST_BACKOFFICE_SECRET"])
 

@@ -98,6 +98,8 @@ export function environment(name: string): string {
 export const authUrl = environment("GATEPOST_AUTH_URL");
 export const pushUrl = environment("GATEPOST_PUSH_URL");
 export const internal = { username: "internal", password: environment("GATEPOST_INTERNAL_SECRET") };
+/** A resource server's. */
+export const api = { username: "api", password: environment("GATEPOST_API_SECRET") };
 const backend = { username: "backend", password: environment("GATEPOST_BACKEND_SECRET") };
 const backoffice = { username: "backoffice", password: environment("GATEPOST_BACKOFFICE_SECRET") };
 

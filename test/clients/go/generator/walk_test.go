@@ -41,6 +41,7 @@ func TestWalk(t *testing.T) {
 	pushClient := push.NewAPIClient(pushConfiguration)
 	internal := as(t, world.Internal, world.InternalSecret)
 	backend := as(t, world.Backend, world.BackendSecret)
+	api := as(t, world.API, world.APISecret)
 
 	user, phone := world.NewID("generator"), world.NewPhone()
 	creation := *auth.NewIdentityCreation(user, phone)
@@ -55,12 +56,12 @@ func TestWalk(t *testing.T) {
 
 	first, response, err := authClient.OAuthAPI.GenerateTokens(backend).GrantType("auth").AuthId(user).Execute()
 	answered(t, response, err, http.StatusOK)
-	active, response, err := authClient.OAuthAPI.IntrospectToken(internal).Token(first.AccessToken).Execute()
+	active, response, err := authClient.OAuthAPI.IntrospectToken(api).Token(first.AccessToken).Execute()
 	answered(t, response, err, http.StatusOK)
 	world.Equal(t, "active", active.Active, true)
 	world.Equal(t, "sub", active.GetSub(), user)
 	world.Equal(t, "clientId", active.GetClientId(), world.Backend)
-	inactive, response, err := authClient.OAuthAPI.IntrospectToken(internal).Token("garbage").Execute()
+	inactive, response, err := authClient.OAuthAPI.IntrospectToken(api).Token("garbage").Execute()
 	answered(t, response, err, http.StatusOK)
 	world.Equal(t, "active of garbage", inactive.Active, false)
 	pair, response, err := authClient.OAuthAPI.GenerateTokens(backend).GrantType("refresh_token").
@@ -109,7 +110,7 @@ func TestWalk(t *testing.T) {
 
 	_, response, err = authClient.OAuthAPI.RevokeToken(backend).Token(pair.RefreshToken).Execute()
 	answered(t, response, err, http.StatusOK)
-	revoked, response, err := authClient.OAuthAPI.IntrospectToken(internal).Token(pair.AccessToken).Execute()
+	revoked, response, err := authClient.OAuthAPI.IntrospectToken(api).Token(pair.AccessToken).Execute()
 	answered(t, response, err, http.StatusOK)
 	world.Equal(t, "active after the revocation", revoked.Active, false)
 	response, err = authClient.IdentitiesAPI.DeleteIdentity(internal, user).Execute()

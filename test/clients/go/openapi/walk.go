@@ -152,7 +152,7 @@ func (w *walk) tokens(client, secret string, request auth.TokenRequest) auth.Tok
 func (w *walk) introspect(token string) auth.Introspection {
 	w.Helper()
 	answer, err := w.auth.IntrospectTokenWithFormdataBodyWithResponse(w.Context(), nil,
-		auth.TokenReference{Token: token}, w.internal())
+		auth.TokenReference{Token: token}, as(world.API, world.APISecret))
 	w.done(err, answer, http.StatusOK)
 	return *answer.JSON200
 }

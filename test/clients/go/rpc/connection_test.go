@@ -85,8 +85,8 @@ func hold(t *testing.T, ctx context.Context, connection *grpc.ClientConn) grpc.C
 	return call
 }
 
-func internal(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "authorization", world.Basic(world.Internal, world.InternalSecret))
+func asAPI(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", world.Basic(world.API, world.APISecret))
 }
 
 // Three PINGs, ten seconds apart, are one more than servers endure that count them (gRFC A8).
@@ -106,14 +106,14 @@ func TestKeepalive(t *testing.T) {
 	_, err = watch.Recv()
 	world.Equal(t, "end of the watch", status.Code(err), codes.DeadlineExceeded)
 	world.Equal(t, "PINGs", pings.Load(), 3)
-	world.Equal(t, "a call after them", introspect(internal(t.Context()), connection, "none"), codes.OK)
+	world.Equal(t, "a call after them", introspect(asAPI(t.Context()), connection, "none"), codes.OK)
 	world.Equal(t, "connections", connections.Load(), 1)
 }
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	connection, connections := dial(t, []string{world.GRPCAddress}, new(atomic.Int32))
-	ctx := internal(t.Context())
+	ctx := asAPI(t.Context())
 	world.Equal(t, "more than 64 KiB", introspect(ctx, connection, strings.Repeat("x", 65_536)), codes.ResourceExhausted)
 	long := metadata.AppendToOutgoingContext(ctx, "x-long", strings.Repeat("x", 16_384))
 	world.Equal(t, "headers of more than 16 KiB", introspect(long, connection, "none"), codes.Internal)
@@ -139,7 +139,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	connection, connections := dial(t, []string{draining, world.GRPCAddress}, new(atomic.Int32))
-	ctx := internal(t.Context())
+	ctx := asAPI(t.Context())
 	held := hold(t, ctx, connection)
 	var callers sync.WaitGroup
 	terminate := sync.OnceFunc(func() { syscall.Kill(server, syscall.SIGTERM) })

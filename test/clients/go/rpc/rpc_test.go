@@ -26,7 +26,7 @@ import (
 type services struct {
 	introspect func(ctx context.Context, authorization, token string) (*authv1.IntrospectResponse, codes.Code)
 	// watch returns the last progress of the stream.
-	watch func(ctx context.Context, authorization, notification string) (*pushv1.NotificationProgress, codes.Code)
+	watch  func(ctx context.Context, authorization, notification string) (*pushv1.NotificationProgress, codes.Code)
 	create func(ctx context.Context, authorization string, request *pushv1.CreateNotificationRequest) (*pushv1.CreateNotificationResponse, codes.Code)
 }
 
@@ -134,9 +134,9 @@ func walk(t *testing.T, services services) {
 	password := world.NewID("password")
 	user := world.CreateUser(t, password)
 	token := world.AccessToken(t, world.Backoffice, world.BackofficeSecret, user, password)
-	internal := world.Basic(world.Internal, world.InternalSecret)
+	api := world.Basic(world.API, world.APISecret)
 
-	active, code := services.introspect(t.Context(), internal, token)
+	active, code := services.introspect(t.Context(), api, token)
 	world.Equal(t, "code", code, codes.OK)
 	world.Equal(t, "active", active.Active, true)
 	world.Equal(t, "sub", active.Sub, user)
@@ -144,13 +144,13 @@ func walk(t *testing.T, services services) {
 	world.Equal(t, "client_id", active.ClientId, world.Backoffice)
 	world.Equal(t, "token_type", active.TokenType, "Bearer")
 
-	inactive, code := services.introspect(t.Context(), internal, "garbage")
+	inactive, code := services.introspect(t.Context(), api, "garbage")
 	world.Equal(t, "code of garbage", code, codes.OK)
 	world.Equal(t, "active of garbage", inactive.Active, false)
 	world.Equal(t, "sub of garbage", inactive.Sub, "")
-	_, code = services.introspect(t.Context(), internal, "")
+	_, code = services.introspect(t.Context(), api, "")
 	world.Equal(t, "code without a token", code, codes.Internal)
-	_, code = services.introspect(t.Context(), world.Basic(world.Internal, "wrong"), token)
+	_, code = services.introspect(t.Context(), world.Basic(world.API, "wrong"), token)
 	world.Equal(t, "code of a wrong secret", code, codes.Unauthenticated)
 
 	toUser := &pushv1.CreateNotificationRequest{

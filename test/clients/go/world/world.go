@@ -16,14 +16,16 @@ var (
 	PushURL          = os.Getenv("GATEPOST_PUSH_URL")
 	GRPCAddress      = os.Getenv("GATEPOST_GRPC")
 	InternalSecret   = os.Getenv("GATEPOST_INTERNAL_SECRET")
-	BackendSecret  = os.Getenv("GATEPOST_BACKEND_SECRET")
+	BackendSecret    = os.Getenv("GATEPOST_BACKEND_SECRET")
+	APISecret        = os.Getenv("GATEPOST_API_SECRET")
 	BackofficeSecret = os.Getenv("GATEPOST_BACKOFFICE_SECRET")
 )
 
 // Clients of development mode.
 const (
 	Internal   = "internal"
-	Backend  = "backend"
+	Backend    = "backend"
+	API        = "api"
 	Backoffice = "backoffice"
 )
 

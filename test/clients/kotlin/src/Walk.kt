@@ -34,6 +34,7 @@ import okhttp3.OkHttpClient
 private val authUrl = environment("GATEPOST_AUTH_URL")
 private val pushUrl = environment("GATEPOST_PUSH_URL")
 private val internal = clientOf(Credentials.basic("internal", environment("GATEPOST_INTERNAL_SECRET")))
+private val api = clientOf(Credentials.basic("api", environment("GATEPOST_API_SECRET")))
 private val backend = clientOf(Credentials.basic("backend", environment("GATEPOST_BACKEND_SECRET")))
 private val backoffice = clientOf(Credentials.basic("backoffice", environment("GATEPOST_BACKOFFICE_SECRET")))
 
@@ -65,7 +66,7 @@ private fun createIdentity(): String {
 
 private fun useTokens(user: String) {
   val app = OAuthApi(authUrl, backend)
-  val introspector = OAuthApi(authUrl, internal)
+  val introspector = OAuthApi(authUrl, api)
   val first = tokensOf(user)
   expect(TokenType.Bearer, first.tokenType)
   check(first.expiresIn > 0) { "it lives" }

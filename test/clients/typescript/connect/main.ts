@@ -5,7 +5,7 @@
 import { createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-web";
 import { gatepost } from "../openapi-fetch/client.ts";
-import { authUrl, basic, type Gatepost, internal, walk } from "../walk.ts";
+import { api, authUrl, basic, type Gatepost, walk } from "../walk.ts";
 import { IntrospectionService } from "./generated/rpc/auth/v1/introspection_pb.js";
 import { DeliveryService, NotificationState } from "./generated/rpc/push/v1/delivery_pb.js";
 import { NotificationService } from "./generated/rpc/push/v1/notifications_pb.js";
@@ -17,7 +17,7 @@ function over(transport: Transport): Gatepost {
   return {
     ...gatepost,
     introspect(token) {
-      return introspection.introspect({ token }, { headers: { authorization: basic(internal) } });
+      return introspection.introspect({ token }, { headers: { authorization: basic(api) } });
     },
     create(accessToken, key, notification) {
       const headers = { authorization: `Bearer ${accessToken}`, "idempotency-key": key };

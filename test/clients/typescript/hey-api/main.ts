@@ -1,5 +1,6 @@
 /** @hey-api/openapi-ts with its default client: a function for each operation, credentials by a callback. */
 import {
+  api,
   authUrl,
   type Credentials,
   expectData,
@@ -41,7 +42,7 @@ const gatepost: Gatepost = {
     return expectData(data, error);
   },
   async introspect(token) {
-    const { data, error } = await auth.introspectToken({ client: asInternal, body: { token } });
+    const { data, error } = await auth.introspectToken({ client: authAs(api), body: { token } });
     return expectData(data, error);
   },
   async revoke(client, token) {

@@ -1,6 +1,7 @@
 /** kubb with its default client, axios: a function for each operation; a refusal is an exception. */
 import axios from "axios";
 import {
+  api,
   authUrl,
   basic,
   type Credentials,
@@ -34,7 +35,7 @@ const gatepost: Gatepost = {
     return (await auth.generateTokens({ data }, as(client))).data;
   },
   async introspect(token) {
-    return (await auth.introspectToken({ data: { token } }, as(internal))).data;
+    return (await auth.introspectToken({ data: { token } }, as(api))).data;
   },
   async revoke(client, token) {
     return (await auth.revokeToken({ data: { token } }, as(client))).data.message;

@@ -1,6 +1,6 @@
 /** openapi-typescript and openapi-fetch: types alone are generated, the client is a library. */
 import createClient from "openapi-fetch";
-import { authUrl, basic, expectData, expectStatus, type Gatepost, internal, pushUrl } from "../walk.ts";
+import { api, authUrl, basic, expectData, expectStatus, type Gatepost, internal, pushUrl } from "../walk.ts";
 import type { paths as AuthPaths } from "./generated/auth.ts";
 import type { paths as PushPaths } from "./generated/push.ts";
 
@@ -33,7 +33,7 @@ export const gatepost: Gatepost = {
     return expectData(data, error);
   },
   async introspect(token) {
-    const headers = { ...form, ...asInternal };
+    const headers = { ...form, authorization: basic(api) };
     const { data, error } = await auth.POST("/oauth2/v1/introspect", { body: { token }, headers });
     return expectData(data, error);
   },

@@ -1,5 +1,5 @@
 /** orval with its fetch client: a function for each operation, whose response is told apart by its status. */
-import { basic, expectData, expectStatus, type Gatepost, internal, walk } from "../walk.ts";
+import { api, basic, expectData, expectStatus, type Gatepost, internal, walk } from "../walk.ts";
 import * as auth from "./generated/auth.ts";
 import * as push from "./generated/push.ts";
 
@@ -29,7 +29,7 @@ const gatepost: Gatepost = {
     return dataOf(await auth.generateTokens(request, { headers: { authorization: basic(client) } }), 200);
   },
   async introspect(token) {
-    return dataOf(await auth.introspectToken({ token }, asInternal), 200);
+    return dataOf(await auth.introspectToken({ token }, { headers: { authorization: basic(api) } }), 200);
   },
   async revoke(client, token) {
     return dataOf(await auth.revokeToken({ token }, { headers: { authorization: basic(client) } }), 200)

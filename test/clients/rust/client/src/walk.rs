@@ -59,6 +59,7 @@ pub struct Client {
     auth_url: String,
     push_url: String,
     internal: Credentials,
+    api: Credentials,
     backend: Credentials,
     backoffice: Credentials,
 }
@@ -74,14 +75,15 @@ impl Client {
             auth_url: environment("GATEPOST_AUTH_URL")?,
             push_url: environment("GATEPOST_PUSH_URL")?,
             internal: Credentials::from_environment("internal", "GATEPOST_INTERNAL_SECRET")?,
+            api: Credentials::from_environment("api", "GATEPOST_API_SECRET")?,
             backend: Credentials::from_environment("backend", "GATEPOST_BACKEND_SECRET")?,
             backoffice: Credentials::from_environment("backoffice", "GATEPOST_BACKOFFICE_SECRET")?,
         })
     }
 
-    /// The internal client's credentials as an Authorization header.
-    pub fn internal_authorization(&self) -> String {
-        self.internal.basic()
+    /// The credentials of a resource server as an Authorization header.
+    pub fn api_authorization(&self) -> String {
+        self.api.basic()
     }
 
     /// oas3-gen knows no HTTP Basic: the credentials are a default header of the HTTP client.
@@ -195,7 +197,7 @@ impl Transport for Client {
     async fn introspect(&self, token: &str) -> Result<Introspected> {
         let mut request = auth::IntrospectTokenRequest::default();
         request.body.token = token.into();
-        match self.auth(&self.internal)?.introspect_token(request).await? {
+        match self.auth(&self.api)?.introspect_token(request).await? {
             auth::ApiResponse::Ok(response) => {
                 let auth::Introspection { active, sub, client_id, .. } = response.body;
                 Ok(Introspected { active, sub, client_id })

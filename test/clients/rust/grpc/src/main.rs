@@ -18,7 +18,7 @@ use push::notification_service_client::NotificationServiceClient;
 
 struct Grpc {
     channel: Channel,
-    /// The internal client's credentials.
+    /// The credentials of a resource server.
     authorization: String,
 }
 
@@ -78,6 +78,6 @@ impl Transport for Grpc {
 async fn main() -> Result<()> {
     let client = Client::from_environment()?;
     let channel = Channel::from_shared(format!("http://{}", environment("GATEPOST_GRPC")?))?.connect().await?;
-    let grpc = Grpc { channel, authorization: client.internal_authorization() };
+    let grpc = Grpc { channel, authorization: client.api_authorization() };
     walk(&client, &grpc).await
 }

@@ -111,8 +111,8 @@ public final class Connections {
     private final CompletableFuture<Status.Code> end = new CompletableFuture<>();
 
     Call(Channel channel, CallOptions options, Metadata headers) {
-      var internal = withCredentials(channel, environment("GATEPOST_INTERNAL_SECRET"));
-      call = internal.newCall(IntrospectionServiceGrpc.getIntrospectMethod(), options);
+      var api = withCredentials(channel, environment("GATEPOST_API_SECRET"));
+      call = api.newCall(IntrospectionServiceGrpc.getIntrospectMethod(), options);
       call.start(this, headers);
       call.request(2);
     }

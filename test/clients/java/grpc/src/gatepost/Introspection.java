@@ -33,8 +33,8 @@ public final class Introspection {
   }
 
   private static void introspect(ManagedChannel channel) {
-    var internal = stub(channel, environment("GATEPOST_INTERNAL_SECRET"));
-    var active = internal.introspect(request(environment("ACTIVE_TOKEN")));
+    var api = stub(channel, environment("GATEPOST_API_SECRET"));
+    var active = api.introspect(request(environment("ACTIVE_TOKEN")));
     expect(true, active.getActive());
     expect(environment("USER_ID"), active.getSub());
     expect(environment("USER_ID"), active.getUserInfo().getUserId());
@@ -44,10 +44,10 @@ public final class Introspection {
     expect(environment("GATEPOST_ISSUER"), active.getIss());
     expect(true, Long.parseLong(active.getExp()) > Instant.now().getEpochSecond());
 
-    var revoked = internal.introspect(request(environment("REVOKED_TOKEN")));
+    var revoked = api.introspect(request(environment("REVOKED_TOKEN")));
     expect(IntrospectResponse.getDefaultInstance(), revoked);
 
-    expect(Status.Code.INTERNAL, refusal(internal, ""));
+    expect(Status.Code.INTERNAL, refusal(api, ""));
     expect(Status.Code.UNAUTHENTICATED, refusal(stub(channel, "wrong"), environment("ACTIVE_TOKEN")));
   }
 
@@ -70,7 +70,7 @@ public final class Introspection {
   }
 
   static Channel withCredentials(Channel channel, String secret) {
-    var credentials = ("internal:" + secret).getBytes(StandardCharsets.UTF_8);
+    var credentials = ("api:" + secret).getBytes(StandardCharsets.UTF_8);
     var headers = new Metadata();
     headers.put(
         Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),

@@ -46,6 +46,7 @@ import java.util.concurrent.ThreadLocalRandom;
 /** Create, token, introspect, refresh, revoke; device, send, history. Ends with an exception where a step fails. */
 public final class Walk {
   private static final String INTERNAL = basic("internal", "GATEPOST_INTERNAL_SECRET");
+  private static final String API = basic("api", "GATEPOST_API_SECRET");
   private static final String BACKEND = basic("backend", "GATEPOST_BACKEND_SECRET");
   private static final String BACKOFFICE = basic("backoffice", "GATEPOST_BACKOFFICE_SECRET");
 
@@ -82,11 +83,11 @@ public final class Walk {
 
   private static void useTokens(String user) throws Exception {
     var app = new OAuthApi(auth(BACKEND));
-    var internal = new OAuthApi(auth(INTERNAL));
+    var api = new OAuthApi(auth(API));
     var first = tokensOf(user);
     expect(TokenType.BEARER, first.getTokenType());
     check(first.getExpiresIn() > 0, "it lives");
-    var active = internal.introspectToken(asking(first));
+    var active = api.introspectToken(asking(first));
     expect(true, active.getActive());
     expect(user, active.getSub());
     expect("backend", active.getClientId());
@@ -106,7 +107,7 @@ public final class Walk {
     var revocation = app.revokeToken(APIRevokeTokenRequest.newBuilder().token(second.getRefreshToken()).build());
     check(!revocation.getMessage().isEmpty(), "a confirmation");
     for (var pair : List.of(first, second)) {
-      var inactive = internal.introspectToken(asking(pair));
+      var inactive = api.introspectToken(asking(pair));
       expect(false, inactive.getActive());
       expect(null, inactive.getSub());
       expect(null, inactive.getExp());
