@@ -1,7 +1,7 @@
 /**
  * `npm run release -- <version>`: moves all versions to that of a release: of the packages, with the ranges by which they
  * need each other, of the server, of its chart and of its image there; and dates it in CHANGELOG.md. It commits nothing,
- * and says what comes next.
+ * and says what comes next. Where it cannot do all of it, it changes nothing.
  *
  *   npm run release -- --check <tag> <URL of the repository>
  *
@@ -29,28 +29,31 @@ const write = (file: string, text: string) => writeFileSync(join(ROOT, file), te
 const manifest = (file: string) => JSON.parse(read(file));
 const dependencyKinds = ["dependencies", "peerDependencies", "optionalDependencies"];
 
-/** Every place that states the version: its file, and how it stands there. */
-const places: Readonly<Record<string, RegExp>> = {
-  "deploy/helm/gatepost/Chart.yaml": /(?<=^(?:version|appVersion): )\S+$/gm,
-  "deploy/kubernetes/gatepost.yaml": /(?<=^ +image: gatepost:)\S+$/gm,
-};
+/** Every place that states the version, beside the manifests: its file, and how it stands there. */
+const places: readonly (readonly [file: string, version: RegExp])[] = [
+  ["deploy/helm/gatepost/Chart.yaml", /(?<=^version: )\S+$/gm],
+  ["deploy/helm/gatepost/Chart.yaml", /(?<=^appVersion: )\S+$/gm],
+  ["deploy/kubernetes/gatepost.yaml", /(?<=^ +image: gatepost:)\S+$/gm],
+];
+const manifests = ["package.json", ...packages];
+/** All that a move changes. */
+const moved = [...manifests, "package-lock.json", changelog, ...places.map(([file]) => file)];
 
-/** The versions that are stated, by place. */
+/** The versions that are stated, by place. @throws if a place states none */
 function statedVersions(): Record<string, string> {
   const stated: Record<string, string> = {};
-  for (const file of ["package.json", "package-lock.json", ...packages]) {
+  for (const file of ["package-lock.json", ...manifests]) {
     const content = manifest(file);
     stated[file] = content.version;
     for (const kind of dependencyKinds)
       for (const [name, range] of Object.entries<string>(content[kind] ?? {}))
         if (name.startsWith("@gatepost/")) stated[`${file}, ${name}`] = range;
   }
-  for (const [file, place] of Object.entries(places))
-    read(file)
-      .match(place)
-      ?.forEach((version, index) => {
-        stated[`${file}, ${index + 1}`] = version;
-      });
+  for (const [file, place] of places) {
+    const found = read(file).match(place);
+    if (!found) throw new Refused(`${file} has no version at ${place}: mend the places of this script`);
+    for (const [index, version] of found.entries()) stated[`${file}, ${place}, ${index + 1}`] = version;
+  }
   return stated;
 }
 
@@ -75,11 +78,29 @@ async function refuseUnlessReady(version: string): Promise<void> {
     throw new Refused(
       `${changelog} begins with "${newest}": write below "## ${version}, unreleased" what the release changes`,
     );
+  statedVersions();
 }
 
 async function move(version: string): Promise<void> {
   await refuseUnlessReady(version);
-  for (const file of ["package.json", ...packages]) {
+  try {
+    await change(version);
+  } catch (error) {
+    // All of it was committed.
+    await outputOf("git", "checkout", "--quiet", "--", ...moved);
+    throw error;
+  }
+  say(`All versions are ${version}. Look at \`git diff\`; then, on main:
+
+  npm run verify
+  git commit --all --message "Release ${version}"
+  git push origin main
+  git tag --annotate v${version} --message "Release ${version}"    once .ci/run has passed there
+  git push origin v${version}                                      which publishes the packages`);
+}
+
+async function change(version: string): Promise<void> {
+  for (const file of manifests) {
     const content = manifest(file);
     content.version = version;
     for (const kind of dependencyKinds)
@@ -87,17 +108,14 @@ async function move(version: string): Promise<void> {
         if (name.startsWith("@gatepost/")) content[kind][name] = version;
     write(file, `${JSON.stringify(content, null, 2)}\n`);
   }
-  await outputOf("npm", "install", "--package-lock-only", "--ignore-scripts");
-  for (const [file, place] of Object.entries(places)) write(file, read(file).replaceAll(place, version));
+  const { ok, output } = await run("npm", ["install", "--package-lock-only", "--ignore-scripts"]);
+  if (!ok)
+    throw new Refused(
+      `${output}\nnpm cannot renew the lock file: nothing is changed; mend that, and repeat this`,
+    );
+  for (const [file, place] of places) write(file, read(file).replaceAll(place, version));
   const today = new Date().toISOString().slice(0, 10);
   write(changelog, read(changelog).replace(`## ${version}, unreleased`, `## ${version}, ${today}`));
-  say(`All versions are ${version}. Look at \`git diff\`; then, on main:
-
-  npm run verify
-  git commit --all --message "Release ${version}"
-  git push origin main
-  git tag --annotate v${version} --message "Release ${version}"    once its checks have passed
-  git push origin v${version}                                      which publishes the packages`);
 }
 
 async function check(tag: string, repository: string): Promise<void> {

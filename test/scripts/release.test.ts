@@ -70,6 +70,15 @@ function describeRelease(released: string): void {
   commit();
 }
 
+function edit(file: string, from: string, to: string): void {
+  write(file, read(file).replace(from, to));
+  commit();
+}
+/** Npm, which is offline here, has to ask for what this needs. */
+const unlock = () =>
+  edit("packages/client/package.json", '"dependencies": {', '"dependencies": { "other": "1.0.0",');
+const losePlace = () => edit("deploy/helm/gatepost/Chart.yaml", "\nappVersion:", "\nappRelease:");
+
 describe("npm run release -- <version>", () => {
   it("moves the versions, the ranges and the chart, and dates the changelog", async () => {
     describeRelease(next);
@@ -103,6 +112,8 @@ describe("npm run release -- <version>", () => {
     ["is tagged", next, () => git("tag", `v${next}`), `There is a tag v${next} already`],
     ["is not in the changelog", next, () => describeRelease(small), `begins with "## ${small}, unreleased"`],
     ["would take what is not committed", next, () => write("new.txt", ""), "?? new.txt"],
+    ["npm cannot lock", next, () => unlock(), "npm cannot renew the lock file: nothing is changed"],
+    ["has lost a place", next, () => losePlace(), "Chart.yaml has no version at /(?<=^appVersion"],
   ])("refuses a version that %s, and changes nothing", async (_name, asked, prepare, message) => {
     describeRelease(next);
     prepare();
@@ -110,15 +121,18 @@ describe("npm run release -- <version>", () => {
     const { code, output } = await run("release", asked);
     expect(code).toBe(1);
     expect(output).toContain(message);
+    expect(output).not.toContain("    at ");
     expect(git("status", "--porcelain")).toBe(before);
     rmSync(join(clone, "new.txt"), { force: true });
   });
 });
 
 it.each([
-  ["v99.0.0", repository, "Not 99.0.0: package.json"],
-  [`v${version}`, "https://github.com/other/fork", "not https://github.com/other/fork"],
-])("--check refuses %s of %s", async (tag, of, message) => {
+  ["v99.0.0", repository, "Not 99.0.0: package", () => undefined],
+  [`v${version}`, "https://github.com/other/fork", "not https://github.com/other/fork", () => undefined],
+  [`v${version}`, repository, "has no version at", losePlace],
+])("--check refuses %s of %s, as %s", async (tag, of, message, prepare) => {
+  prepare();
   write("CHANGELOG.md", `# Changelog\n\n## ${version}, 2026-01-01\n`);
   const { code, output } = await run("release", "--check", tag, of);
   expect(code).toBe(1);
