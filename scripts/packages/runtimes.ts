@@ -10,8 +10,11 @@ export interface Runtime {
 
 const nodes = { "Node.js 20": "20", "Node.js 22": "22" };
 
-/** Installs them into `tools`. @returns those that can be had for this platform, and the names of the others */
-export async function installRuntimes(tools: Installation) {
+/**
+ * Installs them into `tools`. @returns those that can be had for this platform, and the names of the others.
+ * @throws where `CI` is set and one cannot
+ */
+export async function installRuntimes(tools: Pick<Installation, "folder" | "install">) {
   const { platform, arch } = process;
   const modules = join(tools.folder, "node_modules");
   const wanted = [
@@ -31,11 +34,12 @@ export async function installRuntimes(tools: Installation) {
   const runtimes: Runtime[] = [{ name: "Node.js 24", command: [process.execPath] }];
   const missing: string[] = [];
   for (const { name, source, command } of wanted) {
-    const isThere = await tools.install("--force", source).then(
-      () => existsSync(command[0]),
-      () => false,
+    const reason = await tools.install("--force", source).then(
+      () => (existsSync(command[0]) ? undefined : `${source} has no ${command[0]}`),
+      (error: Error) => error.message,
     );
-    if (isThere) runtimes.push({ name, command });
+    if (reason === undefined) runtimes.push({ name, command });
+    else if (process.env["CI"]) throw new Error(`Where CI is set, ${name} may not be missing. ${reason}`);
     else missing.push(name);
   }
   return { runtimes, missing };

@@ -20,6 +20,9 @@ interface Seen {
 
 const cleanup = suiteCleanup();
 
+if (chromium === undefined && process.env["CI"])
+  throw new Error("Where CI is set, Chromium may not be missing: install it");
+
 test.skipIf(chromium === undefined)("a page that is opened again finds its user and its key", async () => {
   for (const name of ["client", "verifier"])
     execFileSync(process.execPath, ["scripts/packages/build.ts", name], { cwd: root });
