@@ -127,7 +127,7 @@ describe("the first start", () => {
     expect(screen).toMatch(/ backend +backend-dev-secret +all five grants/);
     expect(screen).toMatch(/ api +api-dev-secret +introspection/);
     expect(screen).toContain("Codes of apps    shown below");
-    expect(screen).toMatch(/ backoffice +backoffice-dev-secret +password, refresh_token/);
+    expect(screen).toMatch(/ backoffice +backoffice-dev-secret +client_credentials, password, refresh_token/);
   });
 
   it("shows addresses that answer", async () => {

@@ -42,7 +42,7 @@ export const developmentClients = [
     clientId: "backoffice",
     clientSecret: "backoffice-dev-secret",
     clientName: "Back office (development)",
-    grantTypes: ["password", "refresh_token"],
+    grantTypes: ["client_credentials", "password", "refresh_token"],
     scopes: ["notifications:send"],
     clientSettings: { audiences: ["push"] },
   },

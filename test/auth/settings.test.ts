@@ -68,7 +68,7 @@ describe("development", () => {
         clientSecrets: ["backoffice-dev-secret"],
         clientName: "Back office (development)",
         clientAuthenticationMethods: ["client_secret_basic"],
-        grantTypes: ["password", "refresh_token"],
+        grantTypes: ["client_credentials", "password", "refresh_token"],
         scopes: ["notifications:send"],
         clientSettings: { audiences: ["push"], mayIntrospect: false },
         tokenSettings,

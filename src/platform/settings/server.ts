@@ -117,8 +117,10 @@ export const serverTable = {
     exampleFile: "tls-key.pem",
   },
   CORS_ORIGINS: {
-    description: "The origins whose pages may call the HTTP APIs; none unless named.",
+    description:
+      "The origins whose pages may call the HTTP APIs; in development that of Vite's server, in production none unless named.",
     kind: listOf(origin, "a comma-separated list of origins"),
+    development: "http://localhost:5173",
     example: "https://app.example.com,https://admin.example.com",
   },
   TRUSTED_PROXIES: {

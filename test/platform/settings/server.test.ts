@@ -39,7 +39,7 @@ const defaults = {
   managementPort: 8081,
   workers: 1,
   tls: undefined,
-  corsOrigins: [],
+  corsOrigins: ["http://localhost:5173"],
   trustedProxies: [],
   logLevel: "info",
   eventLog: undefined,
@@ -70,8 +70,11 @@ describe("defaults", () => {
     ]);
   });
 
-  test("production listens on every interface", () => {
-    const expected = { ...defaults, environment: "production", host: "0.0.0.0", shutdownDelaySeconds: 2 };
+  test("production listens on every interface, and lets no page in", () => {
+    const expected = {
+      ...defaults,
+      ...{ environment: "production", host: "0.0.0.0", shutdownDelaySeconds: 2, corsOrigins: [] },
+    };
     expect(read({ NODE_ENV: "production" })).toEqual(expected);
   });
 });
