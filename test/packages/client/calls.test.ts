@@ -37,7 +37,8 @@ beforeAll(async () => {
   lab = await startSessionLab(server);
   cleanup.defer(() => lab.proxy.close());
   auth = createAuthClient({ url: server.authBase, credentials: internal });
-  const session = { accessToken: () => server.backofficeToken() };
+  const backoffice = { clientId: "backoffice", clientSecret: "backoffice-dev-secret" };
+  const session = serviceToken({ authUrl: server.authBase, client: backoffice });
   const fetch = authorizedFetch({ session, origins: [lab.proxy.origin] });
   push = createPushClient({ url: `${lab.proxy.origin}/api/push-orchestration`, fetch });
 });
