@@ -39,7 +39,9 @@ export async function checkImage(folder: string): Promise<string> {
   const listening = await started(folder);
   // A clone has the packages, too: they bring nothing else along.
   for (const manifest of globSync("packages/*/package.json", { cwd: ROOT })) copy(manifest);
-  const plan = await image.run("npm", "ci", "--omit=dev", "--ignore-scripts", "--dry-run");
+  // Under `npm run --silent`, npm would print no plan.
+  const options = ["--ignore-scripts", "--dry-run", "--loglevel=error"];
+  const plan = await image.run("npm", "ci", "--omit=dev", ...options);
   const planned = [...plan.matchAll(/^add (\S+)/gm)].map(([, name = ""]) => name);
   const isRemoved = (name: string) => install.split(" ").includes(`node_modules/${name}`);
   const others = planned.filter((name) => !name.startsWith("@gatepost/") && !isRemoved(name));
