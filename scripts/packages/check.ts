@@ -141,18 +141,17 @@ async function size(): Promise<string> {
 async function imports(): Promise<string> {
   const { runtimes, missing } = await installRuntimes(tools);
   const script = (list: readonly string[]) => list.map((entry) => `await import("${entry}");\n`).join("");
-  cpSync(join(consumer, "files.js"), join(alone.folder, "files.js"));
-  alone.write(
-    "import.mjs",
-    `${script(entries.filter((entry) => !needsPeers.test(entry)))}await import("./files.js");\n`,
-  );
+  const programs = ["files.js", "auth-in-trouble.js"];
+  for (const program of programs) cpSync(join(consumer, program), join(alone.folder, program));
+  const ownEntries = entries.filter((entry) => !needsPeers.test(entry));
+  alone.write("import.mjs", script([...ownEntries, ...programs.map((program) => `./${program}`)]));
   withPeers.write("import.mjs", script(entries));
   for (const { command } of runtimes) {
     const [file, ...args] = command;
     for (const installation of [alone, withPeers]) await installation.run(file, ...args, "import.mjs");
   }
   const named = [...runtimes.map(({ name }) => name), ...missing.map((name) => `not ${name}`)];
-  return `${entries.length} entries, and files kept, by ${named.join(", ")}`;
+  return `${entries.length} entries, files kept, and auth in trouble, by ${named.join(", ")}`;
 }
 
 async function tests(): Promise<string> {

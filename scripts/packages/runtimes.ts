@@ -5,9 +5,11 @@ import type { Installation } from "./installation.ts";
 
 export interface Runtime {
   readonly name: string;
+  /** With the switch for programs that collect memory when they wish. */
   readonly command: readonly [string, ...string[]];
 }
 
+const denoSwitches = ["--allow-all", "--v8-flags=--expose-gc"] as const;
 const nodes = { "Node.js 20": "20", "Node.js 22": "22" };
 
 /**
@@ -20,7 +22,7 @@ export async function installRuntimes(tools: Pick<Installation, "folder" | "inst
   const wanted = [
     ...Object.entries(nodes).map(([name, version]) => ({
       ...{ name, source: `node${version}@npm:node-${platform}-${arch}@${version}` },
-      command: [join(modules, `node${version}/bin/node`)] as const,
+      command: [join(modules, `node${version}/bin/node`), "--expose-gc"] as const,
     })),
     {
       ...{ name: "Bun", source: `@oven/bun-${platform}-${arch}@1` },
@@ -28,10 +30,10 @@ export async function installRuntimes(tools: Pick<Installation, "folder" | "inst
     },
     {
       ...{ name: "Deno", source: `@deno/${platform}-${arch}-glibc@2` },
-      command: [join(modules, `@deno/${platform}-${arch}-glibc/deno`), "run", "--allow-all"] as const,
+      command: [join(modules, `@deno/${platform}-${arch}-glibc/deno`), "run", ...denoSwitches] as const,
     },
   ];
-  const runtimes: Runtime[] = [{ name: "Node.js 24", command: [process.execPath] }];
+  const runtimes: Runtime[] = [{ name: "Node.js 24", command: [process.execPath, "--expose-gc"] }];
   const missing: string[] = [];
   for (const { name, source, command } of wanted) {
     const reason = await tools.install("--force", source).then(

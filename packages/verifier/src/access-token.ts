@@ -2,7 +2,7 @@
 import type { Members } from "./auth-server.ts";
 
 export interface AccessToken {
-  /** The id of the user. */
+  /** The id of the user; in a client's own token that of the client, as in `clientId` (RFC 9068 section 2.2). */
   readonly sub: string;
   /** The app that the token was issued to. */
   readonly clientId: string;
@@ -15,9 +15,6 @@ export interface AccessToken {
 
 /** Whose token it is; undefined if it is not good. @throws UnavailableError where that cannot be known */
 export type Check = (token: string) => Promise<AccessToken | undefined>;
-
-/** Seconds by which the clocks of auth and of this machine may differ. */
-export const leewaySeconds = 60;
 
 /** @returns undefined if a claim is missing, or if the token is bound to a key, which is not checked here (RFC 9449) */
 export function accessTokenOf(claims: Members): AccessToken | undefined {

@@ -4,7 +4,10 @@ import { type Members, UnavailableError } from "./auth-server.ts";
 
 /** Milliseconds after which the set is fetched again, while the old one serves. */
 const freshMs = 5 * 60_000;
-/** Milliseconds after which a request waits for that: a withdrawn key is not believed after a quiet night. */
+/**
+ * Milliseconds after which a request waits for that, unless the latest fetch has failed: a withdrawn key is not believed
+ * after a quiet night.
+ */
 const staleMs = 10 * 60_000;
 /** Milliseconds between fetches that unknown key ids cause, or that have failed. */
 const cooldownMs = 30_000;
@@ -20,7 +23,8 @@ interface Dependencies {
 
 /**
  * @returns finds the key of a token's header, for jose. An old set serves while a fetch fails.
- * @throws UnavailableError if the key is unknown and the latest fetch has failed
+ * @throws UnavailableError if the key is unknown and could not be looked for, or if the issuer's key cannot be used
+ * @throws JWKSNoMatchingKey if it was looked for
  */
 export function createKeySet({ ask, monotonic, onUnavailable }: Dependencies) {
   let set: { readonly find: ReturnType<typeof createLocalJWKSet>; readonly at: number } | undefined;
@@ -48,32 +52,51 @@ export function createKeySet({ ask, monotonic, onUnavailable }: Dependencies) {
     }
   }
 
+  /** Milliseconds until the next fetch may begin. */
+  function restOfCooldown(): number {
+    return last ? last.at + (set ? cooldownMs : firstCooldownMs) - monotonic() : 0;
+  }
+
   function refresh(): Promise<void> | undefined {
-    const cooldown = set ? cooldownMs : firstCooldownMs;
-    if (!fetching && last && monotonic() - last.at < cooldown) return undefined;
+    if (!fetching && restOfCooldown() > 0) return undefined;
     fetching ??= fetchOnce();
     return fetching;
   }
 
   async function keepFresh(): Promise<void> {
-    const age = set ? monotonic() - set.at : Number.POSITIVE_INFINITY;
+    const age = set ? monotonic() - set.at : 0;
     if (age < freshMs) return;
     const refreshing = refresh();
-    if (age >= staleMs) await refreshing;
+    if (age >= staleMs && !last?.failure) await refreshing;
+  }
+
+  async function find(header: JWSHeaderParameters) {
+    try {
+      return await set?.find(header);
+    } catch (cause) {
+      if (cause instanceof errors.JWKSNoMatchingKey) return undefined;
+      // A key that is none, or two with one id: the token is not to blame.
+      throw new UnavailableError("The key set of the issuer has a key that cannot be used", { cause });
+    }
   }
 
   return async (header: JWSHeaderParameters) => {
     // Without an id, any key that fits would be tried.
     if (typeof header.kid !== "string") throw new errors.JWKSNoMatchingKey();
+    const before = set;
     await keepFresh();
-    try {
-      if (set) return await set.find(header);
-    } catch (error) {
-      if (!(error instanceof errors.JWKSNoMatchingKey)) throw error;
-      await refresh();
-    }
-    if (!set || last?.failure) throw last?.failure ?? new UnavailableError("There is no key set yet", {});
-    return set.find(header);
+    const known = await find(header);
+    if (known) return known;
+    if (set === before) await refresh();
+    // Nobody has looked since the request came: the key may be there by now.
+    if (set === before)
+      throw new UnavailableError(last?.failure?.message ?? "A token names a key that was not there lately", {
+        cause: last?.failure?.cause,
+        retryAfterSeconds: Math.ceil(Math.max(restOfCooldown(), 1) / 1000),
+      });
+    const found = await find(header);
+    if (!found) throw new errors.JWKSNoMatchingKey();
+    return found;
   };
 }
 

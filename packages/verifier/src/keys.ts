@@ -1,8 +1,11 @@
 /** Checks tokens by the issuer's key set (RFC 9068 section 4). */
 import { errors, jwtVerify } from "jose";
-import { accessTokenOf, type Check, leewaySeconds } from "./access-token.ts";
+import { accessTokenOf, type Check } from "./access-token.ts";
 import { createEndpoint, type UnavailableError } from "./auth-server.ts";
 import { createKeySet } from "./key-set.ts";
+
+/** Seconds by which the clocks of auth and of this machine may differ. */
+const leewaySeconds = 60;
 
 interface Dependencies {
   readonly issuer: string;
@@ -31,10 +34,7 @@ export function createKeysCheck(dependencies: Dependencies): Check {
       });
       return accessTokenOf(payload);
     } catch (error) {
-      // Two keys with one id are a fault of the issuer, of which the token tells nothing.
-      const isOfToken =
-        error instanceof errors.JOSEError && !(error instanceof errors.JWKSMultipleMatchingKeys);
-      if (isOfToken) return undefined;
+      if (error instanceof errors.JOSEError) return undefined;
       throw error;
     }
   };

@@ -1,6 +1,6 @@
 /** Asks auth about each token (RFC 7662). */
-import { type AccessToken, accessTokenOf, type Check, leewaySeconds } from "./access-token.ts";
-import { createEndpoint, UnavailableError } from "./auth-server.ts";
+import { accessTokenOf, type Check } from "./access-token.ts";
+import { createEndpoint, type Members, UnavailableError } from "./auth-server.ts";
 
 /** A client of this API's own at auth, whose `clientSettings` have `mayIntrospect: true`. */
 export interface IntrospectionOptions {
@@ -15,32 +15,21 @@ interface Dependencies {
   readonly audience: string;
   readonly introspection: IntrospectionOptions;
   readonly fetch: typeof fetch;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
 }
 
 /**
  * Each check is a call of its own, sent after the request came: one that joined an earlier call could be let in by what
  * was true before a revocation.
  */
-export function createStrictCheck({
-  issuer,
-  audience,
-  introspection,
-  fetch: call,
-  now,
-}: Dependencies): Check {
+export function createStrictCheck({ issuer, audience, introspection, fetch: call }: Dependencies): Check {
   const { clientId, clientSecret, url: given } = introspection;
   const ask = createEndpoint(call, { issuer, member: "introspection_endpoint", given });
   // RFC 6749 section 2.3.1: both are encoded as a form's values are.
   const credentials = [clientId, clientSecret].map((v) => new URLSearchParams({ v }).toString().slice(2));
   const headers = { authorization: `Basic ${btoa(credentials.join(":"))}`, accept: "application/json" };
 
-  function isMeantForUs({ claims, exp }: AccessToken): boolean {
-    const { iss = issuer, aud, nbf = 0 } = claims;
-    const seconds = now() / 1000;
-    const isNow = exp > seconds - leewaySeconds && Number(nbf) <= seconds + leewaySeconds;
-    return iss === issuer && [aud].flat().includes(audience) && isNow;
+  function isMeantForUs({ iss = issuer, aud }: Members): boolean {
+    return iss === issuer && [aud].flat().includes(audience);
   }
 
   return async (token) => {
@@ -49,7 +38,6 @@ export function createStrictCheck({
     if (claims["active"] === false) return undefined;
     if (claims["active"] !== true)
       throw new UnavailableError("The introspection does not say whether the token is active", {});
-    const found = accessTokenOf(claims);
-    return found && isMeantForUs(found) ? found : undefined;
+    return isMeantForUs(claims) ? accessTokenOf(claims) : undefined;
   };
 }
