@@ -2,6 +2,12 @@
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { type JWTPayload, SignJWT } from "jose";
 import { describe, expect, test, vi } from "vitest";
+import { bearer as connect } from "../../packages/verifier/src/connect.ts";
+import { bearer as express } from "../../packages/verifier/src/express.ts";
+import { bearer as fastify } from "../../packages/verifier/src/fastify.ts";
+import { bearer as grpcJs } from "../../packages/verifier/src/grpc-js.ts";
+import { bearer as hono } from "../../packages/verifier/src/hono.ts";
+import { bearer as nodeHttp } from "../../packages/verifier/src/node-http.ts";
 import { createVerifier, type VerifierOptions } from "../../packages/verifier/src/verifier.ts";
 
 const issuer = "https://id.example.com/api/auth";
@@ -63,6 +69,7 @@ function createWorld() {
     platform: { fetch, now: () => start + world.clock, monotonic: () => world.clock },
     onUnavailable: (error: Error) => {
       world.failures.push(error);
+      throw new Error("the log is full");
     },
   };
   const keys = createVerifier({ ...common, mode: "keys" });
@@ -92,6 +99,8 @@ describe("keys", () => {
     world.clock += 1_000;
     expect(new Set(await sendAll())).toEqual(new Set([401]));
     expect(world.fetches).toBe(2);
+    expect(world.failures.length).toBeGreaterThan(10);
+    expect(world.failures.length).toBeLessThan(30);
   });
 
   test("no request fails while keys are rotated, nor while a fetch fails", async () => {
@@ -157,6 +166,7 @@ describe("keys", () => {
     ["61 seconds before its begin", { nbf: start / 1000 + 61 }, 401],
     ["bound to a key", { cnf: { jkt: "x" } }, 401],
     ["without a client", { client_id: undefined }, 401],
+    ["of a client", { sub: "shop" }, 401],
   ])("a token %s", async (_name, changed, status) => {
     const { keys } = createWorld();
     expect(await statusOf(keys.verify(`Bearer ${await tokenOf(first, changed)}`))).toBe(status);
@@ -200,6 +210,7 @@ describe("strict", () => {
     ["of a part of the audience", { ...active, aud: "orders-api-2" }, 401],
     ["of another issuer", { ...active, iss: "https://id.example.com" }, 401],
     ["active by auth's clock alone", { ...active, exp: start / 1000 - 90, nbf: start / 1000 + 90 }, 200],
+    ["of a client", { ...active, sub: "shop" }, 401],
     ["bound to a key", { ...active, cnf: { jkt: "x" } }, 401],
     ["unclear", { ...active, active: "true" }, 503],
     ["empty", {}, 503],
@@ -260,13 +271,38 @@ describe("strict", () => {
   });
 });
 
+test("a client is let in where that is asked for, and its scopes count", async () => {
+  const { keys } = createWorld();
+  const token = `Bearer ${await tokenOf(first, { sub: "shop", scope: "orders" })}`;
+  const send = (scope: string) => statusOf(keys.verify(token, { clients: true, scopes: [scope] }));
+  expect([await send("orders"), await send("profile")]).toEqual([200, 403]);
+});
+
 test.each([
   [{ mode: "cached" }, /mode/],
   [{ audience: "" }, /audience/],
   [{ issuer: "id" }, /issuer/],
+  [{ issuer: "ftp://id.example.com" }, /issuer/],
   [{ mode: "strict", introspection: undefined }, /introspection/],
   [{ mode: "strict", introspection: { clientId: "orders-api", clientSecret: "" } }, /clientSecret/],
 ])("options that cannot work are refused: %j", (changed, message) => {
   const options: VerifierOptions = { issuer, audience, mode: "keys" };
   expect(() => createVerifier(Object.assign({}, options, changed))).toThrow(message);
+});
+
+describe.each([
+  ["express", (wrong: object) => express(createWorld().keys, wrong)],
+  ["fastify", (wrong: object) => fastify(createWorld().keys, wrong)],
+  ["hono", (wrong: object) => hono(createWorld().keys, wrong)],
+  ["node-http", (wrong: object) => nodeHttp(createWorld().keys, () => undefined, wrong)],
+  ["connect", (wrong: object) => connect(createWorld().keys, wrong)],
+  ["grpc-js", (wrong: object) => grpcJs(createWorld().keys, wrong)],
+  ["verify", (wrong: object) => createWorld().keys.verify(undefined, wrong)],
+])("%s", (_name, make) => {
+  test.each([[["orders"]], [{ scope: [] }], [{ scopes: "orders" }], [{ scopes: ["orders read"] }]])(
+    "refuses the requirements %j at once",
+    (wrong) => {
+      expect(() => make(wrong)).toThrow(TypeError);
+    },
+  );
 });

@@ -1,7 +1,8 @@
 /** For Express 5, and whatever else takes `(request, response, next)`. */
 import { type IncomingRequest, type OutgoingResponse, refuse } from "./node-http.ts";
+import { checkRequirements, type Requirements } from "./requirements.ts";
 import { createTokens } from "./token-of.ts";
-import type { Requirements, Verifier } from "./verifier.ts";
+import type { Verifier } from "./verifier.ts";
 
 const tokens = createTokens("request");
 
@@ -9,7 +10,8 @@ const tokens = createTokens("request");
 export const tokenOf = (request: IncomingRequest) => tokens.tokenOf(request);
 
 /** @returns a middleware that lets only requests with a good token on to what comes after it */
-export function bearer(verifier: Verifier, requirements?: Requirements) {
+export function bearer(verifier: Verifier, requirements: Requirements = {}) {
+  checkRequirements(requirements);
   return async (request: IncomingRequest, response: OutgoingResponse, next: () => void): Promise<void> => {
     const { token, refusal } = await verifier.verify(request.headers.authorization, requirements);
     if (refusal) return refuse(response, refusal);

@@ -1,8 +1,9 @@
 /** For Fastify 5: `app.addHook("onRequest", bearer(verifier))`, or `onRequest` of a route. */
 import type { IncomingRequest } from "./node-http.ts";
 import { httpResponse } from "./refusal.ts";
+import { checkRequirements, type Requirements } from "./requirements.ts";
 import { createTokens } from "./token-of.ts";
-import type { Requirements, Verifier } from "./verifier.ts";
+import type { Verifier } from "./verifier.ts";
 
 /** The part of `FastifyReply` that is used. */
 export interface Reply {
@@ -17,7 +18,8 @@ const tokens = createTokens("request");
 export const tokenOf = (request: IncomingRequest) => tokens.tokenOf(request);
 
 /** @returns a hook that lets only requests with a good token on to the handler; the body of others is not read */
-export function bearer(verifier: Verifier, requirements?: Requirements) {
+export function bearer(verifier: Verifier, requirements: Requirements = {}) {
+  checkRequirements(requirements);
   return async (request: IncomingRequest, reply: Reply): Promise<unknown> => {
     const { token, refusal } = await verifier.verify(request.headers.authorization, requirements);
     if (!refusal) return tokens.keep(request, token);

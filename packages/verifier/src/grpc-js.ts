@@ -1,7 +1,8 @@
 /** For servers of `@grpc/grpc-js`: `new Server({ interceptors: [bearer(verifier)] })`. */
 import { Metadata, ServerInterceptingCall, type ServerInterceptor } from "@grpc/grpc-js";
+import { checkRequirements, type Requirements } from "./requirements.ts";
 import { createTokens } from "./token-of.ts";
-import type { Requirements, Verifier } from "./verifier.ts";
+import type { Verifier } from "./verifier.ts";
 
 const tokens = createTokens("call");
 
@@ -18,6 +19,8 @@ export function bearer(
   verifier: Verifier,
   { exceptServices = [], ...requirements }: GrpcRequirements = {},
 ): ServerInterceptor {
+  checkRequirements(requirements);
+  if (!Array.isArray(exceptServices)) throw new TypeError("exceptServices must be an array");
   return ({ path }, call) => {
     const [, service = ""] = path.split("/");
     if (exceptServices.includes(service)) return new ServerInterceptingCall(call);

@@ -1,7 +1,8 @@
 /** For Hono 4, on any of its platforms. */
 import { httpResponse } from "./refusal.ts";
+import { checkRequirements, type Requirements } from "./requirements.ts";
 import { createTokens } from "./token-of.ts";
-import type { Requirements, Verifier } from "./verifier.ts";
+import type { Verifier } from "./verifier.ts";
 
 /** The part of Hono's context that is read. */
 export interface Context {
@@ -14,7 +15,8 @@ const tokens = createTokens("context");
 export const tokenOf = (context: Context) => tokens.tokenOf(context);
 
 /** @returns a middleware that lets only requests with a good token on to what comes after it */
-export function bearer(verifier: Verifier, requirements?: Requirements) {
+export function bearer(verifier: Verifier, requirements: Requirements = {}) {
+  checkRequirements(requirements);
   return async (context: Context, next: () => Promise<void>): Promise<Response | undefined> => {
     const { token, refusal } = await verifier.verify(context.req.header("authorization"), requirements);
     if (refusal) {

@@ -1,7 +1,8 @@
 /** For servers of `node:http`, `node:https` and `node:http2`'s compatibility API. */
 import type { AccessToken } from "./access-token.ts";
 import { httpResponse, type Refusal } from "./refusal.ts";
-import type { Requirements, Verifier } from "./verifier.ts";
+import { checkRequirements, type Requirements } from "./requirements.ts";
+import type { Verifier } from "./verifier.ts";
 
 /** The part of `http.IncomingMessage` that is read. */
 export interface IncomingRequest {
@@ -28,8 +29,9 @@ export function refuse(response: OutgoingResponse, refusal: Refusal): void {
 export function bearer<Request extends IncomingRequest, Response extends OutgoingResponse>(
   verifier: Verifier,
   handle: (request: Request, response: Response, token: AccessToken) => unknown,
-  requirements?: Requirements,
+  requirements: Requirements = {},
 ): (request: Request, response: Response) => Promise<void> {
+  checkRequirements(requirements);
   return async (request, response) => {
     const { token, refusal } = await verifier.verify(request.headers.authorization, requirements);
     if (refusal) refuse(response, refusal);

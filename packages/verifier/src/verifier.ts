@@ -3,11 +3,13 @@ import type { AccessToken } from "./access-token.ts";
 import { UnavailableError } from "./auth-server.ts";
 import { createKeysCheck } from "./keys.ts";
 import { createRefusals, type Refusal } from "./refusal.ts";
+import { checkRequirements, type Requirements } from "./requirements.ts";
 import { createStrictCheck, type IntrospectionOptions } from "./strict.ts";
 
 export type { AccessToken } from "./access-token.ts";
 export type { UnavailableError } from "./auth-server.ts";
 export type { Refusal, RefusalCode } from "./refusal.ts";
+export type { Requirements } from "./requirements.ts";
 export type { IntrospectionOptions } from "./strict.ts";
 
 interface CommonOptions {
@@ -15,7 +17,7 @@ interface CommonOptions {
   readonly issuer: string;
   /** This API's name in `aud`: one of the `audiences` of the clients that may call it. */
   readonly audience: string;
-  /** Called when auth could not be asked or could not say, for a log. It gets no token. Must not throw. */
+  /** Called when auth could not be asked or could not say, for a log: at most once a second. It gets no token. */
   readonly onUnavailable?: (error: UnavailableError) => void;
   /** What is used of the platform; for tests. `now` is in milliseconds since the epoch, `monotonic` since any moment. */
   readonly platform?: {
@@ -48,12 +50,6 @@ export interface KeysOptions extends CommonOptions {
 
 export type VerifierOptions = StrictOptions | KeysOptions;
 
-/** What a request needs beside a good token. */
-export interface Requirements {
-  /** All of them are needed (RFC 6749 section 3.3). None unless given. */
-  readonly scopes?: readonly string[];
-}
-
 /** Either a token, or the refusal that the caller is to get. */
 export type Outcome =
   | { readonly token: AccessToken; readonly refusal?: never }
@@ -63,24 +59,24 @@ export interface Verifier {
   /**
    * Checks the value of an Authorization header.
    * @returns never a token that was not checked; `unavailable` where that cannot be done. Never rejects.
-   * @throws TypeError, at once, for a scope that is none
+   * @throws TypeError, at once, for requirements that are none, which `bearer` has thrown before
    */
   verify(authorization: string | null | undefined, requirements?: Requirements): Promise<Outcome>;
 }
 
 /** RFC 6750 section 2.1, at any length that auth's own tokens have. */
 const tokenText = /^[A-Za-z0-9._~+/-]{1,8192}=*$/;
-const scopeText = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
 /** @throws TypeError for options that cannot work */
 export function createVerifier(options: VerifierOptions): Verifier {
   checkOptions(options);
   const { onUnavailable = () => undefined, platform } = options;
+  let reportedAt = Number.NEGATIVE_INFINITY;
   const surroundings = {
     fetch: platform?.fetch ?? ((...request) => fetch(...request)),
     now: platform?.now ?? (() => Date.now()),
     monotonic: platform?.monotonic ?? (() => performance.now()),
-    onUnavailable,
+    onUnavailable: report,
   };
   const check =
     options.mode === "strict"
@@ -92,10 +88,18 @@ export function createVerifier(options: VerifierOptions): Verifier {
         });
   const refusals = createRefusals(options.audience);
 
-  async function outcomeOf(token: string, scopes: readonly string[]): Promise<Outcome> {
+  /** What the log throws does not keep a request from its refusal. */
+  function report(error: UnavailableError): void {
+    const now = surroundings.monotonic();
+    if (now < reportedAt + 1_000) return;
+    reportedAt = now;
+    new Promise((resolve) => resolve(onUnavailable(error))).catch(() => undefined);
+  }
+
+  async function outcomeOf(token: string, { scopes = [], clients = false }: Requirements): Promise<Outcome> {
     try {
       const found = await check(token);
-      if (!found) return { refusal: refusals.invalidToken };
+      if (!found || (found.sub === found.clientId && !clients)) return { refusal: refusals.invalidToken };
       const isEnough = scopes.every((scope) => found.scopes.includes(scope));
       return isEnough ? { token: found } : { refusal: refusals.insufficientScope(scopes) };
     } catch (cause) {
@@ -103,19 +107,18 @@ export function createVerifier(options: VerifierOptions): Verifier {
         cause instanceof UnavailableError
           ? cause
           : new UnavailableError("The token could not be checked", { cause });
-      onUnavailable(error);
+      report(error);
       return { refusal: refusals.unavailable(error.retryAfterSeconds) };
     }
   }
 
   return {
-    verify(authorization, { scopes = [] } = {}) {
-      const wrong = scopes.find((scope) => !scopeText.test(scope));
-      if (wrong !== undefined) throw new TypeError(`${JSON.stringify(wrong)} is no scope: name one per item`);
+    verify(authorization, requirements = {}) {
+      checkRequirements(requirements);
       const [, token] = /^bearer +(.*)$/i.exec(authorization ?? "") ?? [];
       if (token === undefined) return Promise.resolve({ refusal: refusals.noToken });
       if (!tokenText.test(token)) return Promise.resolve({ refusal: refusals.invalidToken });
-      return outcomeOf(token, scopes);
+      return outcomeOf(token, requirements);
     },
   };
 }
@@ -123,7 +126,8 @@ export function createVerifier(options: VerifierOptions): Verifier {
 /** For those who write JavaScript, or whose environment lacks a variable. */
 function checkOptions(options: VerifierOptions): void {
   const { issuer, audience } = options;
-  if (!URL.canParse(issuer)) throw new TypeError("issuer must be auth's OAUTH_SERVER_ISSUER, a URL");
+  if (!/^https?:/.test(issuer) || !URL.canParse(issuer))
+    throw new TypeError("issuer must be auth's OAUTH_SERVER_ISSUER, a URL of http or https");
   if (!/^[\x21-\x7e]+$/.test(audience ?? ""))
     throw new TypeError("audience must be this API's name in the audiences of auth's clients");
   if (options.mode !== "strict" && options.mode !== "keys")

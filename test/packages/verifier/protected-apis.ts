@@ -5,7 +5,9 @@ import { startProgram } from "../../support/program.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import type { Framework } from "./installed-apis.ts";
 
-export type Addresses = Readonly<Record<"strict" | "keys" | "cold", Readonly<Record<Framework, string>>>>;
+export type Addresses = Readonly<
+  Record<"strict" | "keys" | "cold", Readonly<Record<Framework | "routes", string>>>
+>;
 
 export async function startApis(
   folder: string,

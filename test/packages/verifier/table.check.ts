@@ -31,9 +31,9 @@ beforeAll(async () => {
       ...withClients(
         {
           ...shop,
-          grantTypes: ["auth"],
+          grantTypes: ["auth", "client_credentials"],
           scopes: ["orders", "profile"],
-          clientSettings: { audiences: ["orders-api"] },
+          clientSettings: { audiences: ["orders-api"], organizations: ["42"] },
         },
         { ...other, grantTypes: ["auth"], scopes: ["orders"] },
         { ...ordersApi, grantTypes: ["auth"], clientSettings: { mayIntrospect: true } },
@@ -47,9 +47,13 @@ beforeAll(async () => {
   addresses = await startApis(folder, server.settings.issuer, cleanup);
 });
 
-async function issued(client = shop, scope = "orders"): Promise<string> {
+function issued(client = shop, scope = "orders"): Promise<string> {
+  return granted({ grant_type: "auth", auth_id: user, scope }, client);
+}
+
+async function granted(form: Record<string, string>, client = shop): Promise<string> {
   const as = basic(client.clientId, client.clientSecret);
-  const { status, text, body } = await api.token({ grant_type: "auth", auth_id: user, scope }, as);
+  const { status, text, body } = await api.token(form, as);
   expect(status, text).toBe(200);
   return (body as { access_token: string }).access_token;
 }
@@ -91,6 +95,8 @@ const bad: Readonly<Record<string, () => string | Promise<string>>> = {
   "alg none": () => `${encoded("none")}.`,
   "HS256 with the public key": withPublicKeyAsSecret,
   "of another audience": () => issued(other),
+  "of a client": () => granted({ grant_type: "client_credentials" }),
+  "of an organization": () => granted({ grant_type: "client_credentials", organization: "42" }),
   "of another issuer": () => signed({ iss: "https://id.example.com" }),
   "of another type": () => signed({}, { typ: "JWT" }),
   "no JWT": () => "abc",
@@ -131,6 +137,36 @@ describe.each(frameworks)("%s", (framework) => {
 
 test("the declarations name no source file", () => {
   expect(unresolvable(folder)).toEqual([]);
+});
+
+test.each(["strict", "keys"] as const)(
+  "%s: routes need scopes of their own, and may let clients in",
+  async (mode) => {
+    const tokens = {
+      orders: await issued(),
+      profile: await issued(shop, "profile"),
+      client: await granted({ grant_type: "client_credentials", organization: "42" }),
+    };
+    const statuses = async (route: string) => {
+      const send = (token: string) => call("express", `${addresses[mode].routes}${route}`, `Bearer ${token}`);
+      return (await Promise.all(Object.values(tokens).map(send))).map(({ status }) => status);
+    };
+    expect(await statuses("/orders")).toEqual([200, 403, 401]);
+    expect(await statuses("/profile")).toEqual([403, 200, 401]);
+    expect(await statuses("/reports")).toEqual([200, 403, 200]);
+  },
+);
+
+test("a page of another origin can see why it was refused", async () => {
+  const headers = { origin: "https://shop.example.com" };
+  const url = `${addresses.strict.routes}/orders`;
+  const refusal = await fetch(url, { headers });
+  expect(refusal.status).toBe(401);
+  expect(refusal.headers.get("access-control-expose-headers")).toBe("WWW-Authenticate");
+  const asked = { "access-control-request-method": "GET", "access-control-request-headers": "authorization" };
+  const preflight = await fetch(url, { method: "OPTIONS", headers: { ...headers, ...asked } });
+  expect(preflight.status).toBe(204);
+  expect(preflight.headers.get("access-control-allow-headers")).toBe("authorization");
 });
 
 test("a service of gRPC may be open", async () => {

@@ -14,7 +14,7 @@ const verifiers = {
 const addresses: Record<string, Record<string, string>> = {};
 for (const [name, verifier] of Object.entries(verifiers)) {
   const started: Record<string, string> = {};
-  for (const framework of ["express", "fastify", "hono", "node-http", "connect", "grpc-js"]) {
+  for (const framework of ["express", "fastify", "hono", "node-http", "connect", "grpc-js", "routes"]) {
     const { start }: typeof import("./express.ts") = await import(`./${framework}.ts`);
     started[framework] = await start(verifier);
   }
