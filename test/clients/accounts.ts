@@ -33,6 +33,13 @@ export async function signIn(
   return JSON.parse(await sendForm(`${authUrl}/oauth2/v1/tokens`, client, grant));
 }
 
+/** @returns the access token of a client that acts for no user */
+export async function signInAsJobs(authUrl: string): Promise<string> {
+  const form = { grant_type: "client_credentials" };
+  const { access_token }: Tokens = JSON.parse(await sendForm(`${authUrl}/oauth2/v1/tokens`, "jobs", form));
+  return access_token;
+}
+
 /** @param client the one that the token was issued to, or the internal client */
 export async function revoke(authUrl: string, client: string, token: string): Promise<void> {
   await sendForm(`${authUrl}/oauth2/v1/revoke`, client, { token });

@@ -8,13 +8,14 @@
  */
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { get, type IncomingMessage } from "node:http";
+import { once } from "node:events";
+import { createServer, get, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { decodeJwt, generateKeyPair, type JWTPayload, SignJWT } from "jose";
 import { type Front, openFront } from "../support/front.ts";
 import type { Program } from "../support/program.ts";
-import { createAccount, revoke, signIn } from "./accounts.ts";
+import { createAccount, revoke, signIn, signInAsJobs } from "./accounts.ts";
 import type { World } from "./language.ts";
 
 /** One of the audiences of the development client `backend`. */
@@ -33,12 +34,16 @@ export async function checkResourceServer(
   command: readonly [string, ...string[]],
   options: Options = {},
 ): Promise<void> {
-  await withResourceServer(world, command, options, (url, way) => checkAnswers(world, protection, url, way));
+  await withResourceServer(world, command, options, (url, way) =>
+    checkAnswers(world, { protection, impostors: ["<html></html>", "{}"], ...options }, url, way),
+  );
 }
 
 interface Options {
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
+  /** What something else responds in auth's place, with status 200: nothing that says anything of a token. */
+  readonly impostors?: readonly string[];
 }
 
 /**
@@ -74,7 +79,12 @@ export async function withResourceServer(
   }
 }
 
-async function checkAnswers(world: World, protection: Protection, url: string, way: Front): Promise<void> {
+async function checkAnswers(
+  world: World,
+  { protection, impostors }: { protection: Protection; impostors: readonly string[] },
+  url: string,
+  way: Front,
+): Promise<void> {
   const { user, good, revoked, ofAnotherAudience, ofAnotherScope } = await issueTokens(world.authUrl);
   const isStrict = protection === "introspection";
   const forged = await forgeTokens(world, good);
@@ -86,8 +96,9 @@ async function checkAnswers(world: World, protection: Protection, url: string, w
     `Bearer ${forged.get(UNKNOWN_KEY)}`,
   );
   await expectRefusal("no token before auth was ever reached", url, undefined);
+  for (const body of impostors) await checkImpostor(body, url, way, good);
   way.leadTo(Number(new URL(world.authUrl).port));
-  await expectUser("a good token", url, `Bearer ${good}`, user);
+  await eventually(() => expectUser("a good token", url, `Bearer ${good}`, user));
   await expectUser("the scheme in lower case", url, `bearer ${good}`, user);
   await expectUser("a token of a clock ahead", url, `Bearer ${await shifted(world, good, 50)}`, user);
   await expectRefusal("no token", url, undefined);
@@ -95,7 +106,12 @@ async function checkAnswers(world: World, protection: Protection, url: string, w
   await expectRefusal("another scheme", url, `Basic ${btoa(`${user}:secret`)}`);
   await expectRefusal("a token without the scope", url, `Bearer ${ofAnotherScope}`, INSUFFICIENT_SCOPE);
   await expectRefusal("a token for another audience", url, `Bearer ${ofAnotherAudience}`);
-  for (const [name, token] of forged) await expectRefusal(name, url, `Bearer ${token}`);
+  await expectRefusal("a token of a client", url, `Bearer ${await signInAsJobs(world.authUrl)}`);
+  for (const [name, token] of forged)
+    if (name !== UNKNOWN_KEY || isStrict) await expectRefusal(name, url, `Bearer ${token}`);
+  const unknown = await call(url, `Bearer ${forged.get(UNKNOWN_KEY)}`);
+  // Where the key set may not be fetched again yet, nobody can say.
+  assert([401, 503].includes(unknown.status ?? 0), `${UNKNOWN_KEY}: ${unknown.status}`);
   await expectUser("a token before its revocation", url, `Bearer ${revoked}`, user);
   await revoke(world.authUrl, "backend", revoked);
   // By the key set alone, a token is good until it expires: the page says so.
@@ -108,6 +124,26 @@ async function checkAnswers(world: World, protection: Protection, url: string, w
   await way.close();
   if (isStrict) await expectUnavailable("a good token while auth is away", url, `Bearer ${good}`);
   else await expectUser("a good token while auth is away", url, `Bearer ${good}`, user);
+}
+
+async function checkImpostor(body: string, url: string, way: Front, good: string): Promise<void> {
+  let requests = 0;
+  const impostor = createServer((_request, response) => {
+    requests++;
+    response.setHeader("content-type", "application/json").end(body);
+  });
+  await once(impostor.listen(0, "127.0.0.1"), "listening");
+  const address = impostor.address();
+  way.leadTo(typeof address === "object" ? address?.port : undefined);
+  try {
+    await eventually(async () => {
+      await expectUnavailable(`a good token where auth says ${body}`, url, `Bearer ${good}`);
+      assert(requests > 0, "auth was not asked yet");
+    });
+  } finally {
+    impostor.closeAllConnections();
+    impostor.close();
+  }
 }
 
 /** The good token, as a clock would have issued it that is so many seconds ahead of the resource server's. */
@@ -220,6 +256,19 @@ async function expectUnavailable(what: string, url: string, authorization: strin
   const { status, retryAfter } = await call(url, authorization);
   assert.equal(status, 503, what);
   assert.match(retryAfter ?? "no Retry-After", /^\d+$/, what);
+}
+
+/** Tries again until the check passes. @throws what it has thrown after ten seconds */
+async function eventually(check: () => Promise<void>): Promise<void> {
+  const deadline = Date.now() + 10_000;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (Date.now() > deadline) throw error;
+      await setTimeout(100);
+    }
+  }
 }
 
 async function becomesReachable(program: Program): Promise<string> {

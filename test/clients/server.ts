@@ -5,8 +5,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { type JWTPayload, SignJWT } from "jose";
+import { developmentClients } from "../../src/auth/client-settings.ts";
 import { startNode } from "../support/program.ts";
 import { type Ports, portsIn } from "../support/servers.ts";
+
+/** A client that acts for no user, with the audience of resource servers. */
+const jobs = {
+  ...{ clientId: "jobs", clientSecret: "jobs-dev-secret", grantTypes: ["client_credentials"] },
+  ...{ scopes: ["orders"], clientSettings: { audiences: ["storefront"] } },
+};
 
 export interface ClientServer {
   readonly authUrl: string;
@@ -35,6 +42,7 @@ export async function startClientServer(): Promise<ClientServer> {
     RSA_PRIVATE_KEY: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
     RSA_PUBLIC_KEY: publicKey.export({ type: "spki", format: "pem" }).toString(),
     RSA_KEY_ID: keyId,
+    OAUTH_SERVER_CLIENTS: JSON.stringify([...developmentClients, jobs]),
     DATA_DIR: join(directory, "data"),
     // Generated requests are all of one user.
     PUSH_MAX_SAVES_PER_MINUTE: "1000000",

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,18 +35,26 @@ func Introspect(ctx context.Context, token string) (Token, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return Token{}, fmt.Errorf("introspection was answered with %s", response.Status)
+		return Token{}, fmt.Errorf("introspection gave %s", response.Status)
 	}
 	var result struct {
-		Active   bool     `json:"active"`
+		Active   *bool    `json:"active"`
 		Subject  string   `json:"sub"`
+		Client   string   `json:"client_id"`
 		Scope    string   `json:"scope"`
 		Audience []string `json:"aud"`
 	}
 	if err := json.NewDecoder(response.Body).Decode(&result); err != nil {
 		return Token{}, err
 	}
-	if !result.Active || !slices.Contains(result.Audience, os.Getenv("GATEPOST_AUDIENCE")) {
+	if result.Active == nil {
+		return Token{}, errors.New("the introspection does not say whether the token is active")
+	}
+	if !*result.Active || !slices.Contains(result.Audience, os.Getenv("GATEPOST_AUDIENCE")) {
+		return Token{}, ErrInvalidToken
+	}
+	// A client that acts for no user.
+	if result.Subject == result.Client {
 		return Token{}, ErrInvalidToken
 	}
 	return Token{result.Subject, strings.Fields(result.Scope)}, nil

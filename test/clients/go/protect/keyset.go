@@ -3,36 +3,46 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/MicahParks/jwkset"
 	"github.com/golang-jwt/jwt/v5"
-	"golang.org/x/sync/singleflight"
 )
 
-// The key set is fetched again when it is this old, and for a token that names an unknown key.
 const (
-	maxAge           = 5 * time.Minute
-	maxAgeIfNotFound = 30 * time.Second
+	maxAge = 5 * time.Minute
+	// Between fetches that fail, or that unknown keys cause.
+	cooldown = 30 * time.Second
 )
 
-var errKeySet = errors.New("the key set cannot be fetched")
+var errKeySet = errors.New("nobody has looked for the key since the request came")
 
 var parser = jwt.NewParser(
 	jwt.WithValidMethods([]string{"RS256"}),
-	jwt.WithIssuer(os.Getenv("GATEPOST_ISSUER")),
-	jwt.WithAudience(os.Getenv("GATEPOST_AUDIENCE")),
+	jwt.WithIssuer(setting("GATEPOST_ISSUER")),
+	jwt.WithAudience(setting("GATEPOST_AUDIENCE")),
 	jwt.WithExpirationRequired(),
 	jwt.WithLeeway(time.Minute),
 )
 
+// An empty issuer would be any.
+func setting(name string) string {
+	value := os.Getenv(name)
+	if value == "" {
+		log.Fatalf("%s is not set: tokens cannot be checked without it", name)
+	}
+	return value
+}
+
 type claims struct {
 	jwt.RegisteredClaims
-	Scope string `json:"scope"`
+	Client string `json:"client_id"`
+	Scope  string `json:"scope"`
 }
 
 // VerifyByKeySet asks auth for nothing but the key set.
@@ -44,22 +54,11 @@ func VerifyByKeySet(ctx context.Context, token string) (Token, error) {
 		return Token{}, err
 	case err != nil || parsed.Header["typ"] != "at+jwt" || found.Subject == "":
 		return Token{}, ErrInvalidToken
+	// A client that acts for no user.
+	case found.Subject == found.Client:
+		return Token{}, ErrInvalidToken
 	}
 	return Token{found.Subject, strings.Fields(found.Scope)}, nil
-}
-
-func keyOf(ctx context.Context, token *jwt.Token) (any, error) {
-	id, _ := token.Header["kid"].(string)
-	for _, age := range []time.Duration{maxAge, maxAgeIfNotFound} {
-		set, err := keySet(age)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errKeySet, err)
-		}
-		if key, err := set.KeyRead(ctx, id); err == nil {
-			return key.Key(), nil
-		}
-	}
-	return nil, ErrInvalidToken
 }
 
 type fetchedKeySet struct {
@@ -68,27 +67,72 @@ type fetchedKeySet struct {
 }
 
 var (
-	latest  atomic.Pointer[fetchedKeySet]
-	fetches singleflight.Group
+	latest   atomic.Pointer[fetchedKeySet]
+	fetching sync.Mutex
+	// Of whoever holds fetching.
+	tried time.Time
 )
 
-// keySet is not older than that; requests that need a newer one at the same time share one fetch.
-func keySet(age time.Duration) (jwkset.Storage, error) {
-	if set := latest.Load(); set != nil && time.Since(set.at) < age {
-		return set, nil
+func keyOf(ctx context.Context, token *jwt.Token) (any, error) {
+	id, ok := token.Header["kid"].(string)
+	if !ok {
+		return nil, ErrInvalidToken
 	}
-	set, err, _ := fetches.Do("", func() (any, error) {
-		url := os.Getenv("GATEPOST_AUTH_URL") + "/v1/jwks"
-		keys, err := jwkset.NewStorageFromHTTP(url, jwkset.HTTPClientStorageOptions{HTTPTimeout: 2 * time.Second})
-		if err != nil {
-			return nil, err
+	before := latest.Load()
+	// One request fetches; the others go on with the keys that are known.
+	if before != nil && time.Since(before.at) > maxAge && fetching.TryLock() {
+		fetch()
+		fetching.Unlock()
+	}
+	if key := find(ctx, id); key != nil {
+		return key, nil
+	}
+	if latest.Load() == before {
+		fetching.Lock()
+		fetch()
+		fetching.Unlock()
+	}
+	if latest.Load() == before {
+		return nil, errKeySet
+	}
+	if key := find(ctx, id); key != nil {
+		return key, nil
+	}
+	return nil, ErrInvalidToken
+}
+
+func find(ctx context.Context, id string) any {
+	if set := latest.Load(); set != nil {
+		if key, err := set.KeyRead(ctx, id); err == nil {
+			return key.Key()
 		}
-		set := &fetchedKeySet{keys, time.Now()}
-		latest.Store(set)
-		return set, nil
-	})
-	if err != nil {
-		return nil, err
 	}
-	return set.(*fetchedKeySet), nil
+	return nil
+}
+
+// fetch is for whoever holds fetching. Whatever goes wrong, the known keys serve on. Forged tokens cannot make it fetch
+// more often.
+func fetch() {
+	now, pause := time.Now(), cooldown
+	if latest.Load() == nil {
+		pause = time.Second
+	}
+	if now.Sub(tried) < pause {
+		return
+	}
+	tried = now
+	url := os.Getenv("GATEPOST_AUTH_URL") + "/v1/jwks"
+	set, err := jwkset.NewStorageFromHTTP(url, jwkset.HTTPClientStorageOptions{HTTPTimeout: 2 * time.Second})
+	if err == nil {
+		var keys []jwkset.JWK
+		keys, err = set.KeyReadAll(context.Background())
+		if err == nil && len(keys) == 0 {
+			err = errors.New("it has no keys")
+		}
+	}
+	if err != nil {
+		log.Printf("%s gave no key set: %v", url, err)
+		return
+	}
+	latest.Store(&fetchedKeySet{set, now})
 }

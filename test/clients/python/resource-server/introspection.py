@@ -18,8 +18,11 @@ def verify(token: str) -> Token | None:
     try:
         response = auth.post("/oauth2/v1/introspect", data={"token": token})
         result = response.raise_for_status().json()
-    except (httpx.HTTPError, ValueError) as error:
+        if not result["active"] or AUDIENCE not in result["aud"]:
+            return None
+        # A client that acts for no user.
+        if result["sub"] == result["client_id"]:
+            return None
+        return Token(result["sub"], frozenset(result.get("scope", "").split()))
+    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         raise Unavailable from error
-    if not result["active"] or AUDIENCE not in result["aud"]:
-        return None
-    return Token(result["sub"], frozenset(result.get("scope", "").split()))

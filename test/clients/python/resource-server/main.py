@@ -7,11 +7,18 @@ from typing import Annotated
 
 import uvicorn
 from fastapi import FastAPI, Security
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import PlainTextResponse
 from protect import Token, protect
 
 verify = import_module(sys.argv[1]).verify
 app = FastAPI()
+app.add_middleware(
+    CORSMiddleware,
+    allow_origins=["https://shop.example.com"],
+    allow_headers=["authorization"],
+    expose_headers=["WWW-Authenticate"],
+)
 Orders = Annotated[Token, Security(protect(verify), scopes=["orders"])]
 
 

@@ -4,6 +4,7 @@ import static org.springframework.security.config.Customizer.withDefaults;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.Objects;
 import org.springframework.beans.factory.annotation.Value;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
@@ -47,8 +48,11 @@ class IntrospectionSecurity {
     return token -> {
       var principal = introspector.introspect(token);
       List<String> audiences = principal.getAttribute(OAuth2TokenIntrospectionClaimNames.AUD);
-      if (audiences != null && audiences.contains(audience)) return principal;
-      throw new BadOpaqueTokenException("The token is meant for another API");
+      // A client that acts for no user has its own id as the subject.
+      boolean isUser =
+          !Objects.equals(principal.getAttribute("sub"), principal.getAttribute("client_id"));
+      if (audiences != null && audiences.contains(audience) && isUser) return principal;
+      throw new BadOpaqueTokenException("The token is meant for another API, or is of no user");
     };
   }
 }

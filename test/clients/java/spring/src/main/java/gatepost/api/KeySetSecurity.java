@@ -2,13 +2,14 @@ package gatepost.api;
 
 import static org.springframework.security.config.Customizer.withDefaults;
 
-import java.util.Objects;
 import org.springframework.beans.factory.annotation.Value;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.Profile;
 import org.springframework.security.config.annotation.web.builders.HttpSecurity;
-import org.springframework.security.oauth2.jwt.JwtClaimValidator;
+import org.springframework.security.oauth2.core.OAuth2Error;
+import org.springframework.security.oauth2.core.OAuth2TokenValidatorResult;
+import org.springframework.security.oauth2.jwt.Jwt;
 import org.springframework.security.oauth2.jwt.JwtDecoder;
 import org.springframework.security.oauth2.jwt.JwtValidators;
 import org.springframework.security.oauth2.jwt.NimbusJwtDecoder;
@@ -38,8 +39,16 @@ class KeySetSecurity {
         JwtValidators.createAtJwtValidator()
             .issuer(issuer)
             .audience(audience)
-            .validators(all -> all.put("client_id", new JwtClaimValidator<>("client_id", Objects::nonNull)))
+            .validators(all -> all.put("client_id", KeySetSecurity::validateUser))
             .build());
     return decoder;
+  }
+
+  /** A client that acts for no user has its own id as the subject. */
+  private static OAuth2TokenValidatorResult validateUser(Jwt token) {
+    var client = token.getClaimAsString("client_id");
+    return client != null && token.getSubject() != null && !client.equals(token.getSubject())
+        ? OAuth2TokenValidatorResult.success()
+        : OAuth2TokenValidatorResult.failure(new OAuth2Error("invalid_token", "It is of no user", null));
   }
 }
