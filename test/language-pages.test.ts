@@ -67,7 +67,10 @@ const outlines: Readonly<Record<string, Readonly<Record<string, readonly string[
     "Local, by the key set": ["apis/main.ts"],
     "In your framework": [
       ...["apis/fastify.ts", "apis/hono.ts", "apis/node-http.ts", "apis/connect.ts", "apis/grpc-js.ts"],
+      "apis/routes.ts",
     ],
+    "For pages of another origin": ["apis/routes.ts"],
+    "What callers get": [],
   },
   "docs/auth/protect-your-api/python.md": {
     "Strict, by introspection": ["resource-server/introspection.py"],

@@ -1,4 +1,4 @@
-/** For Hono 4, on any of its platforms. */
+/** For Hono 4. */
 import { httpResponse } from "./refusal.ts";
 import { checkRequirements, type Requirements } from "./requirements.ts";
 import { createTokens } from "./token-of.ts";
