@@ -5,13 +5,14 @@
  */
 import { OAuthError, SignedOutError, type SignedOutReason, UnavailableError } from "./errors.ts";
 import { type Platform, platformOf, repeated } from "./platform.ts";
-import { type Read, readStored, type SessionStore, type StoredSession, textOf } from "./store.ts";
-import { type AuthAddress, createPost } from "./token-endpoint.ts";
+import { added, createRevoke } from "./revoke.ts";
+import { change, readStored, type SessionStore, type StoredSession } from "./store.ts";
+import { type AuthAddress, createPost, provenAgain } from "./token-endpoint.ts";
 import { type Pair, pairOf } from "./token-pair.ts";
 
 export interface SessionOptions extends AuthAddress {
   readonly store: SessionStore;
-  /** As the client's `refreshGraceSeconds`: for so long a refresh is repeated. 30 unless given. */
+  /** As the client's `refreshGraceSeconds`: within it a refresh is repeated. 30 unless given. */
   readonly graceSeconds?: number;
   /** Called when the session has ended other than by `signOut` here. */
   readonly onSignedOut?: ((reason: SignedOutReason) => void) | undefined;
@@ -21,7 +22,10 @@ export interface SessionOptions extends AuthAddress {
 export interface Session {
   /** Undefined if nobody is signed in. */
   userId(): Promise<string | undefined>;
-  /** Takes over the response of another grant, in place of what there is. */
+  /**
+   * Takes over the response of another grant, in place of what there is, also of a text that this version cannot read.
+   * Where the store does not take it, that is thrown, and its tokens are revoked.
+   */
   begin(response: unknown): Promise<void>;
   /**
    * A token that was good when it came, and whose time has not passed as far as is known here.
@@ -30,8 +34,8 @@ export interface Session {
    */
   accessToken(refused?: string): Promise<string>;
   /**
-   * Ends the session here, and at auth as soon as it can be told, by the next start at the latest.
-   * @param before is handed the access token while it is good, such as to delete the device at push. It may fail, and
+   * Ends the session here at once, and then at auth, or at a later start if it cannot be told now.
+   * @param before is handed an access token that is still good, such as to delete the device at push. It may fail, and
    *   is waited for at most five seconds
    */
   signOut(before?: (accessToken: string) => Promise<unknown>): Promise<void>;
@@ -39,25 +43,37 @@ export interface Session {
 
 /** Seconds before its end at which an access token is renewed: a request with it takes its time. */
 const marginSeconds = 30;
+/** Seconds after which a request counts as lost. One that auth gets after the window would end the session. */
+const requestSeconds = 10;
 
 export function createSession(options: SessionOptions): Session {
   const { store, signer, graceSeconds = 30, onSignedOut } = options;
   const platform = platformOf(options.platform);
   const post = createPost(options, platform);
+  const revoke = createRevoke(post, store);
+  // Of what an earlier start has left.
+  revoke();
+  /** Seconds after which no repeat begins: presented after the window, a token that was replaced is taken for a stolen one. */
+  const lastRepeat = Math.max(graceSeconds - requestSeconds, graceSeconds / 2);
   /** The refresh in flight, which all callers share. */
   let refreshing: Promise<StoredSession> | undefined;
-  /** The access token of now, and when it was seen first: it is at least so old, whatever the clock says. */
-  let seen: { readonly accessToken: string; readonly at: number } | undefined;
+  /** The access token of now, and when it was seen first: it is at least so old, or exactly, whatever the clock says. */
+  let seen: { readonly accessToken: string; readonly at: number; readonly isExact: boolean } | undefined;
   /** The user of this instance; another one's session in the store is not used. */
   let userId: string | undefined;
   /** A pair that could not be stored when it came. */
   let unsaved: Pair | undefined;
+  /** The last write of `begin` or `signOut`: what is read meanwhile may be of before it. */
+  let writing: Promise<unknown> = Promise.resolve();
+  /** Why nobody is signed in, as it was told last. */
+  let told: SignedOutReason | undefined;
   /** Why auth is not asked before a moment that it has named. */
   let resting: { readonly error: UnavailableError; readonly until: number } | undefined;
 
-  function see({ accessToken, userId: user }: StoredSession): void {
-    if (seen?.accessToken !== accessToken) seen = { accessToken, at: platform.monotonic() };
-    userId = user;
+  const hasKey = ({ key }: StoredSession) => key === signer?.publicJwk.x;
+
+  function see({ accessToken }: StoredSession, isExact: boolean): void {
+    if (seen?.accessToken !== accessToken) seen = { accessToken, at: platform.monotonic(), isExact };
   }
 
   function isOld({ accessToken, expiresIn }: StoredSession): boolean {
@@ -67,16 +83,23 @@ export function createSession(options: SessionOptions): Session {
   }
 
   async function current(): Promise<StoredSession> {
+    const last = writing;
+    await last.catch(() => undefined);
     const { session } = (await readStored(store)).stored;
+    if (last !== writing) return current();
     if (!session) throw signedOut(userId === undefined ? "none" : "ended");
     if (userId !== undefined && session.userId !== userId) throw signedOut("other_identity");
-    if (session.key !== signer?.publicJwk.x) return forget(session, "key_lost");
-    see(session);
+    // It stays: another page may have its key still.
+    if (!hasKey(session)) throw signedOut("key_lost");
+    see(session, false);
+    ({ userId } = session);
+    told = undefined;
     return session;
   }
 
   function signedOut(reason: SignedOutReason): SignedOutError {
-    if (userId !== undefined || reason === "key_lost") onSignedOut?.(reason);
+    if (reason !== told && (userId !== undefined || reason === "key_lost")) onSignedOut?.(reason);
+    told = reason;
     // Of another user this instance is never: it has to be begun anew.
     if (reason !== "other_identity") userId = undefined;
     return new SignedOutError(reason);
@@ -90,107 +113,115 @@ export function createSession(options: SessionOptions): Session {
     if (unsaved?.replaces === session.refreshToken) return take(unsaved);
     if (resting && platform.monotonic() < resting.until) throw resting.error;
     try {
-      const form = { grant_type: "refresh_token", refresh_token: session.refreshToken };
-      return await take(pairOf(await post("generateTokens", form), signer, session.refreshToken));
+      return await take(await renewed(session));
     } catch (error) {
-      if (error instanceof OAuthError && error.code === "invalid_grant") return forget(session, "ended");
+      if (error instanceof OAuthError && error.code === "invalid_grant") return forget(session);
       if (error instanceof UnavailableError && error.retryAfterSeconds !== undefined)
         resting = { error, until: platform.monotonic() + error.retryAfterSeconds * 1000 };
       throw error;
     }
   }
 
+  async function renewed(session: StoredSession): Promise<Pair> {
+    const form = { grant_type: "refresh_token", refresh_token: session.refreshToken };
+    return pairOf(await post("generateTokens", form), signer, session);
+  }
+
   /** Removes a session that has ended. Where another process has stored a newer one, that is used. */
-  async function forget(session: StoredSession, reason: SignedOutReason): Promise<StoredSession> {
+  async function forget(session: StoredSession): Promise<StoredSession> {
     const isSame = (one: StoredSession | undefined) => one?.refreshToken === session.refreshToken;
-    const found = await change((stored) =>
+    const found = await change(store, (stored) =>
       isSame(stored.session) ? { ...stored, session: undefined } : stored,
     );
-    if (!found.session || isSame(found.session)) throw signedOut(reason);
+    if (!found.session || isSame(found.session)) throw signedOut("ended");
     return current();
   }
 
   /** Stores a pair before anybody uses it. Where another process has stored something, that is used instead. */
   async function take(pair: Pair): Promise<StoredSession> {
     const { session, replaces } = pair;
-    const isReplaced = (one: StoredSession | undefined) => one?.refreshToken === replaces;
     unsaved = pair;
-    const found = await change((stored) => (isReplaced(stored.session) ? { ...stored, session } : stored));
+    const { session: found } = await change(store, (stored) => {
+      if (!stored.session) return { toRevoke: added(stored.toRevoke, session.refreshToken) };
+      return stored.session.refreshToken === replaces ? { ...stored, session } : stored;
+    });
     unsaved = undefined;
-    if (!found.session) {
+    if (!found) {
       // The user has signed out while it was on its way.
-      await revoke(session.refreshToken);
+      await revoke();
       throw signedOut("signed_out");
     }
+    if (found.refreshToken === replaces) see(session, true);
     return current();
   }
 
-  /** Tells auth; where it cannot be told, keeps the token for the next start. */
-  async function revoke(token: string): Promise<void> {
-    const isTold = await post("revokeToken", { token }).then(
-      () => true,
-      // What auth refuses, it refuses tomorrow, too.
-      (error: unknown) => error instanceof OAuthError,
-    );
-    await change(({ toRevoke = [], ...stored }) => {
-      const others = toRevoke.filter((one) => one !== token);
-      return { ...stored, toRevoke: isTold ? others : [...others, token] };
-    });
+  /** An access token that is good, of a session that is stored no longer. */
+  async function lastToken(session: StoredSession): Promise<string> {
+    if (seen?.accessToken === session.accessToken && seen.isExact && !isOld(session))
+      return session.accessToken;
+    return (await provenAgain(() => renewed(session))).session.accessToken;
   }
-
-  async function change(write: (stored: Read["stored"]) => Read["stored"]): Promise<Read["stored"]> {
-    for (;;) {
-      const { text, stored } = await readStored(store);
-      const next = textOf(write(stored));
-      if (next === text || (await store.replace(text, next))) return stored;
-    }
-  }
-
-  /** What an earlier start could not tell. */
-  async function revokeLeft(): Promise<void> {
-    const { toRevoke = [] } = (await readStored(store)).stored;
-    for (const token of toRevoke) await revoke(token);
-  }
-  const starting = revokeLeft().catch(() => undefined);
 
   return {
     async userId() {
-      return (await readStored(store)).stored.session?.userId;
+      const { session } = (await readStored(store)).stored;
+      return session && hasKey(session) ? session.userId : undefined;
     },
 
     async begin(response) {
       const { session } = pairOf(response, signer);
-      const before = await change((stored) => ({ ...stored, session }));
-      see(session);
-      const replaced = before.session?.refreshToken;
-      if (replaced !== undefined && replaced !== session.refreshToken) await revoke(replaced);
+      const begun = change(
+        store,
+        ({ session: old, toRevoke }) => {
+          const isOther = old && old.refreshToken !== session.refreshToken;
+          return { session, toRevoke: isOther ? added(toRevoke, old.refreshToken) : toRevoke };
+        },
+        {},
+      ).then(() => {
+        see(session, true);
+        ({ userId } = session);
+      });
+      writing = begun;
+      try {
+        await begun;
+      } catch (error) {
+        // Its code is spent, and nobody would have these tokens.
+        await post("revokeToken", { token: session.refreshToken }).catch(() => undefined);
+        throw error;
+      }
+      await revoke();
     },
 
     async accessToken(refused) {
       const session = await current();
       if (session.accessToken !== refused && !isOld(session)) return session.accessToken;
-      // Presented after the window, a token that was replaced is taken for a stolen one.
-      refreshing ??= repeated(platform, graceSeconds - 1, () => refresh(session.accessToken)).finally(() => {
+      refreshing ??= repeated(platform, lastRepeat, () =>
+        provenAgain(() => refresh(session.accessToken)),
+      ).finally(() => {
         refreshing = undefined;
       });
       return (await refreshing).accessToken;
     },
 
     async signOut(before) {
-      await starting;
-      const { session } = (await readStored(store)).stored;
-      if (!session || (userId !== undefined && session.userId !== userId)) return;
-      const isOurs = (one: StoredSession | undefined) => one?.userId === session.userId;
-      const told = before?.(session.accessToken).catch(() => undefined);
-      await Promise.race([told, platform.sleep(told ? 5_000 : 0)]);
-      // Before auth is asked: without a network, too, the user is signed out when this resolves.
-      const { session: last } = await change((stored) =>
-        stored.session && isOurs(stored.session)
-          ? { toRevoke: [...(stored.toRevoke ?? []), stored.session.refreshToken] }
-          : stored,
-      );
-      userId = undefined;
-      if (last && isOurs(last)) await revoke(last.refreshToken);
+      const isOurs = (one: StoredSession) => hasKey(one) && (userId === undefined || one.userId === userId);
+      const ended = change(store, (stored) => {
+        const { session, toRevoke } = stored;
+        return session && isOurs(session) ? { toRevoke: added(toRevoke, session.refreshToken) } : stored;
+      }).then(({ session }) => {
+        if (!session || !isOurs(session)) return undefined;
+        userId = undefined;
+        return session;
+      });
+      writing = ended;
+      const session = await ended;
+      if (!session) return;
+      if (before) {
+        // Auth takes the refresh token of before, too, when it is revoked.
+        const tell = async () => before(await lastToken(session));
+        await Promise.race([tell().catch(() => undefined), platform.sleep(5_000)]);
+      }
+      await revoke();
     },
   };
 }

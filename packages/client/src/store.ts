@@ -1,4 +1,5 @@
 /** Where a session is kept between starts of an app, and between its processes or tabs. */
+import { GatepostError } from "./errors.ts";
 
 /**
  * A place for one text. Both methods reject where it cannot be read or written: that is never taken for an empty one.
@@ -42,8 +43,8 @@ export interface StoredSession {
 /** What a store holds. */
 export interface Stored {
   readonly session?: StoredSession | undefined;
-  /** Refresh tokens of sessions that the user has ended while auth could not be told. */
-  readonly toRevoke?: readonly string[];
+  /** Refresh tokens of sessions that have ended here, and of which auth does not know yet. */
+  readonly toRevoke?: readonly string[] | undefined;
 }
 
 /** A text as it was read, and what it says. */
@@ -52,22 +53,55 @@ export interface Read {
   readonly stored: Stored;
 }
 
-/** A text that this package has not written is no session. */
-export async function readStored(store: SessionStore): Promise<Read> {
+/**
+ * @param instead what is taken for a text that this package has not written
+ * @throws GatepostError for such a text without `instead`: it may be a session, as a later version has it
+ */
+export async function readStored(store: SessionStore, instead?: Stored): Promise<Read> {
   const text = await store.read();
-  if (text === undefined) return { text, stored: {} };
+  const stored = text === undefined ? {} : (storedIn(text) ?? instead);
+  if (stored) return { text, stored };
+  throw new GatepostError(
+    "The store holds a text that this version cannot read. To sign in again replaces it.",
+  );
+}
+
+/**
+ * @returns what was stored before
+ * @throws GatepostError as `readStored`, and for a store that does not take it
+ */
+export async function change(
+  store: SessionStore,
+  write: (stored: Stored) => Stored,
+  instead?: Stored,
+): Promise<Stored> {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const { text, stored } = await readStored(store, instead);
+    const next = write(stored);
+    if (next === stored || (await store.replace(text, textOf(next)))) return stored;
+  }
+  throw new GatepostError("The store's `replace` has not taken, 100 times, what its `read` has given");
+}
+
+/** Undefined for a text that this package has not written. */
+export function storedIn(text: string): Stored | undefined {
   try {
     const parsed: unknown = JSON.parse(text);
-    return { text, stored: isStored(parsed) ? parsed : {} };
+    return isStored(parsed) ? parsed : undefined;
   } catch {
-    return { text, stored: {} };
+    return undefined;
   }
 }
 
 function isStored(value: unknown): value is Stored {
   if (typeof value !== "object" || value === null) return false;
   const { session, toRevoke }: { session?: unknown; toRevoke?: unknown } = value;
-  return (session === undefined || isSession(session)) && (toRevoke === undefined || Array.isArray(toRevoke));
+  const isNothing = session === undefined && toRevoke === undefined;
+  return !isNothing && (session === undefined || isSession(session)) && isList(toRevoke ?? []);
+}
+
+function isList(value: unknown): boolean {
+  return Array.isArray(value) && value.every((one) => typeof one === "string");
 }
 
 function isSession(value: unknown): value is StoredSession {
@@ -78,7 +112,7 @@ function isSession(value: unknown): value is StoredSession {
 }
 
 /** Undefined where nothing is left to be stored. */
-export function textOf({ session, toRevoke = [] }: Stored): string | undefined {
+function textOf({ session, toRevoke = [] }: Stored): string | undefined {
   if (!session && toRevoke.length === 0) return undefined;
   return JSON.stringify({ ...(session && { session }), ...(toRevoke.length > 0 && { toRevoke }) });
 }

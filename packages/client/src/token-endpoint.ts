@@ -22,15 +22,22 @@ const pathOf = {
 } as const satisfies Record<string, keyof paths>;
 type Form = Readonly<Record<string, string | undefined>>;
 
-/** Calls one operation. @throws OAuthError where auth refuses, UnavailableError where another try may succeed */
+/** Calls one operation, and again where a proof is refused, but for a refresh. @throws OAuthError where auth refuses, UnavailableError where another try may succeed */
 export type Post = (
   operation: keyof typeof pathOf,
   form: Form,
   headers?: Readonly<Record<string, string>>,
 ) => ReturnType<typeof call>;
 
-/** After one of these, a proof with another nonce, or of another moment, may be taken. */
 const proofErrors: ReadonlySet<string> = new Set(["use_dpop_nonce", "invalid_dpop_proof"]);
+
+/** Once more where the proof was refused: one with another nonce, or of another moment, may be taken. */
+export async function provenAgain<T>(act: () => Promise<T>): Promise<T> {
+  return act().catch((error: unknown) => {
+    if (error instanceof OAuthError && proofErrors.has(error.code)) return act();
+    throw error;
+  });
+}
 
 export function createPost(address: AuthAddress, platform: Platform): Post {
   const { authUrl, issuer = authUrl, client, signer } = address;
@@ -54,14 +61,9 @@ export function createPost(address: AuthAddress, platform: Platform): Post {
     });
   }
 
-  return async (operation, form, headers = {}) => {
-    const path = pathOf[operation];
-    try {
-      return await once(path, form, headers);
-    } catch (error) {
-      const isOfProof = error instanceof OAuthError && proofErrors.has(error.code);
-      if (!signer || !isOfProof) throw error;
-      return once(path, form, headers);
-    }
+  return (operation, form, headers = {}) => {
+    const act = () => once(pathOf[operation], form, headers);
+    // Before a refresh is repeated, the store has to be read: whoever refreshes does both.
+    return form["grant_type"] === "refresh_token" ? act() : provenAgain(act);
   };
 }
