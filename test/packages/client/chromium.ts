@@ -24,13 +24,16 @@ export function browserEntries(): Readonly<Record<string, string>> {
   return Object.fromEntries(entries);
 }
 
-/** @param respond to what the page asks for beside its modules */
-export async function startPage(script: string, respond: (path: string, body: string) => Promise<string>) {
+/** @param respond to what a page asks for beside its modules. The page `/?<script>` runs that script, and `/?<script>&<script>` opens a tab for each */
+export async function startPages(respond: (path: string, body: string) => Promise<string>) {
   const imports = { ...browserEntries(), jose: "/node_modules/jose/dist/webapi/index.js" };
-  const html = `<script type="importmap">${JSON.stringify({ imports })}</script><script type="module" src="${script}"></script>`;
+  const html = ([own = "", ...others]: readonly string[]) =>
+    `<script type="importmap">${JSON.stringify({ imports })}</script><script type="module" src="${own}"></script>` +
+    others.map((other) => `<script>window.open("/?${other}", "_blank", "noopener")</script>`).join("");
   const server = createServer(async (request, response) => {
     const path = request.url ?? "/";
-    if (path === "/") response.setHeader("content-type", "text/html").end(html);
+    if (path.startsWith("/?"))
+      response.setHeader("content-type", "text/html").end(html(path.slice(2).split("&")));
     else if (/^\/(packages|node_modules|test)\/[^?]*\.js$/.test(path))
       response.setHeader("content-type", "text/javascript").end(readFileSync(join(root, path)));
     else response.end(await respond(path, await text(request)));
@@ -48,15 +51,13 @@ export async function startPage(script: string, respond: (path: string, body: st
 }
 
 /** Opens the page in a browser of its own until `seen`. @param profile a folder, in which the browser keeps things */
-export async function visit<T>(
-  browser: string,
-  origin: string,
-  profile: string,
-  seen: Promise<T>,
-): Promise<T> {
-  const args = ["--headless", "--no-sandbox", "--disable-gpu", `--user-data-dir=${profile}`, origin];
+export async function visit<T>(browser: string, page: string, profile: string, seen: Promise<T>): Promise<T> {
+  const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-popup-blocking"];
   // A group of its own, which ends with all processes of the browser.
-  const child = spawn(browser, args, { stdio: "ignore", detached: true });
+  const child = spawn(browser, [...flags, `--user-data-dir=${profile}`, page], {
+    stdio: "ignore",
+    detached: true,
+  });
   const closed = once(child, "close");
   try {
     return await seen;
