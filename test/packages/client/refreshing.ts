@@ -4,7 +4,10 @@ import { createSession } from "../../../packages/client/src/session.ts";
 
 const [, , authUrl = "", clientSecret = "", folder = ""] = process.argv;
 const client = { clientId: "backend", clientSecret };
-const session = createSession({ authUrl, client, store: folderStore(folder) });
+const session = createSession({
+  ...{ authUrl, client, store: folderStore(folder) },
+  onSignedOut: (ended) => process.send?.({ ended }),
+});
 let token = await session.accessToken();
 
 process.on("message", async () => {
