@@ -43,8 +43,6 @@ export interface Session {
 
 /** Seconds before its end at which an access token is renewed: a request with it takes its time. */
 const marginSeconds = 30;
-/** Seconds after which a request counts as lost. One that auth gets after the window would end the session. */
-const requestSeconds = 10;
 
 export function createSession(options: SessionOptions): Session {
   const { store, signer, graceSeconds = 30, onSignedOut } = options;
@@ -53,8 +51,8 @@ export function createSession(options: SessionOptions): Session {
   const revoke = createRevoke(post, store);
   // Of what an earlier start has left.
   revoke();
-  /** Seconds after which no repeat begins: presented after the window, a token that was replaced is taken for a stolen one. */
-  const lastRepeat = Math.max(graceSeconds - requestSeconds, graceSeconds / 2);
+  // Presented after the window, a token that was replaced is taken for a stolen one.
+  const lastRepeat = Math.max(graceSeconds - 1, graceSeconds / 2);
   /** The refresh in flight, which all callers share. */
   let refreshing: Promise<StoredSession> | undefined;
   /** The access token of now, and when it was seen first: it is at least so old, or exactly, whatever the clock says. */

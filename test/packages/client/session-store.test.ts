@@ -89,7 +89,7 @@ describe("an access token's age", () => {
 
 describe("a refresh", () => {
   test.each([
-    [30, 20],
+    [30, 29],
     [2, 1],
   ])("with a window of %d seconds begins at the latest after %d", async (graceSeconds, latest) => {
     const begun: number[] = [];
