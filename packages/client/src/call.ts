@@ -1,6 +1,6 @@
 /** One HTTP request, of which each outcome is either the body or an error of this package. */
 import { errorOf, GatepostError, UnavailableError } from "./errors.ts";
-import type { Platform } from "./platform.ts";
+import { type Platform, unlessAborted } from "./platform.ts";
 
 /** Milliseconds after which a request counts as lost, its body included. */
 const timeoutMs = 10_000;
@@ -28,27 +28,28 @@ export async function call(
   signal?: AbortSignal,
   onResponse?: (response: Response) => void,
 ) {
-  if (signal?.aborted) throw signal.reason;
+  const [, , host = ""] = url.split("/");
   const controller = new AbortController();
-  const abort = () => controller.abort(signal?.reason);
-  signal?.addEventListener("abort", abort);
   const timer = setTimeout(() => controller.abort(new Error("It took too long")), timeoutMs);
-  try {
-    const response = await fetch(url, {
-      ...{ ...init, redirect: "error", credentials: "omit" },
-      signal: controller.signal,
-    });
+
+  async function exchange() {
+    const own = { redirect: "manual", credentials: "omit", signal: controller.signal } as const;
+    const response = await fetch(url, { ...init, ...own });
     onResponse?.(response);
     const text = await response.text();
-    const isJson = /[/+]json\b/.test(response.headers.get("content-type") ?? "");
-    if (!response.ok) throw errorOf(response, isJson ? parsed(text) : undefined);
+    if (!response.ok) throw errorOf(host, response, parsed(text));
     return text === "" ? undefined : JSON.parse(text);
+  }
+
+  try {
+    // Neither Node.js 20 and 22 nor React Native let a signal end a body for sure: whoever waits does not depend on it.
+    return await unlessAborted(signal, () => unlessAborted(controller.signal, exchange));
   } catch (cause) {
+    controller.abort(cause);
     if (cause instanceof GatepostError || signal?.aborted) throw cause;
-    throw new UnavailableError(`${new URL(url).host} gave no complete response.`, { cause });
+    throw new UnavailableError(`${host} gave no complete response.`, { cause });
   } finally {
     clearTimeout(timer);
-    signal?.removeEventListener("abort", abort);
   }
 }
 

@@ -3,15 +3,32 @@ import type { ChallengeErrorCode, OAuthErrorCode, ProblemCode } from "@gatepost/
 
 export type { ChallengeErrorCode, OAuthErrorCode, ProblemCode } from "@gatepost/contracts/codes";
 
-/** Whatever this package throws, but for a `TypeError` that tells of a mistake in the code that calls it. */
-export class GatepostError extends Error {
-  override readonly name: string = "GatepostError";
+interface Circumstances {
+  readonly status?: number;
+  readonly requestId?: string | undefined;
+  readonly cause?: unknown;
 }
 
-interface Refused {
-  readonly status: number;
+/**
+ * Whatever this package throws, but for a `TypeError` that tells of a mistake in the code that calls it. As none of the
+ * classes below: something that is not gatepost has refused a request, and its message says what to look at.
+ */
+export class GatepostError extends Error {
+  override readonly name: string = "GatepostError";
+  /** Undefined where there was no response, or a part of one. */
+  readonly status: number | undefined;
   /** Names the request in the logs of the service. */
   readonly requestId: string | undefined;
+
+  constructor(message: string, { status, requestId, cause }: Circumstances = {}) {
+    super(message, { cause });
+    this.status = status;
+    this.requestId = requestId;
+  }
+}
+
+interface Refused extends Circumstances {
+  readonly status: number;
   readonly body: unknown;
 }
 
@@ -19,16 +36,13 @@ interface Refused {
 export class OAuthError extends GatepostError {
   override readonly name = "OAuthError";
   readonly code: OAuthErrorCode | ChallengeErrorCode;
-  readonly status: number;
-  readonly requestId: string | undefined;
+  declare readonly status: number;
   /** Members beside `error` and `error_description`, as the contract has them. */
   readonly body: unknown;
 
   constructor(code: OAuthErrorCode | ChallengeErrorCode, message: string, refused: Refused) {
-    super(message);
+    super(message, refused);
     this.code = code;
-    this.status = refused.status;
-    this.requestId = refused.requestId;
     this.body = refused.body;
   }
 }
@@ -37,41 +51,39 @@ export class OAuthError extends GatepostError {
 export class ProblemError extends GatepostError {
   override readonly name = "ProblemError";
   readonly code: ProblemCode;
-  readonly status: number;
-  readonly requestId: string | undefined;
+  declare readonly status: number;
   /** What is wrong with the input, place by place. */
   readonly errors: readonly { readonly pointer: string; readonly message: string }[];
 
   constructor(code: ProblemCode, message: string, refused: Refused) {
-    super(message);
+    super(message, refused);
     this.code = code;
-    this.status = refused.status;
-    this.requestId = refused.requestId;
     const { errors }: { errors?: ProblemError["errors"] } = Object(refused.body);
     this.errors = errors ?? [];
   }
 }
 
-interface Unavailable {
-  readonly status?: number;
-  readonly requestId?: string | undefined;
+type Code = ProblemCode | OAuthErrorCode | ChallengeErrorCode;
+
+interface Unavailable extends Circumstances {
+  readonly code?: Code | undefined;
   readonly retryAfterSeconds?: number | undefined;
-  readonly cause?: unknown;
 }
 
-/** The service could not be asked, or could not say: whether the request was carried out is unknown. Try again. */
+/**
+ * Every 408, 425, 429 and 5xx, and no response: try again. After a 429 nothing was done; otherwise it is unknown whether
+ * the request was carried out.
+ */
 export class UnavailableError extends GatepostError {
   override readonly name = "UnavailableError";
-  /** Undefined where there was no response, or a part of one. */
-  readonly status: number | undefined;
-  readonly requestId: string | undefined;
+  /** Undefined where there was no response, or not one of gatepost. */
+  readonly code: Code | undefined;
   readonly retryAfterSeconds: number | undefined;
 
-  constructor(message: string, { status, requestId, retryAfterSeconds, cause }: Unavailable = {}) {
-    super(message, { cause });
-    this.status = status;
-    this.requestId = requestId;
-    this.retryAfterSeconds = retryAfterSeconds;
+  constructor(message: string, circumstances: Unavailable = {}) {
+    super(message, circumstances);
+    this.code = circumstances.code;
+    this.retryAfterSeconds = circumstances.retryAfterSeconds;
   }
 }
 
@@ -92,17 +104,36 @@ export class SignedOutError extends GatepostError {
   }
 }
 
-/** What a response that is no success says. A status that promises more of another try is an UnavailableError. */
-export function errorOf({ status, headers }: Response, body: unknown): GatepostError {
+/** What a response of `host` that is no success says. A status that promises more of another try is an UnavailableError. */
+export function errorOf(host: string, { status, headers }: Response, body: unknown): GatepostError {
   const requestId = headers.get("x-request-id") ?? undefined;
   const { error, error_description, code, detail }: Members = Object(body);
-  const text = error_description ?? detail ?? `The response has status ${status}.`;
-  const isTransient = status === 408 || status === 425 || status === 429 || status >= 500;
-  if (!isTransient && error !== undefined) return new OAuthError(error, text, { status, requestId, body });
-  if (!isTransient && code !== undefined) return new ProblemError(code, text, { status, requestId, body });
-  const seconds = Number(headers.get("retry-after") ?? Number.NaN);
-  const retryAfterSeconds = Number.isFinite(seconds) ? seconds : undefined;
-  return new UnavailableError(text, { status, requestId, retryAfterSeconds });
+  const text = error_description ?? detail;
+  if (status === 408 || status === 425 || status === 429 || status >= 500) {
+    const circumstances = { status, requestId, retryAfterSeconds: retryAfterIn(headers) };
+    const message = text ?? `${host} responded with status ${status}.`;
+    return new UnavailableError(message, { ...circumstances, code: [error, code].find(isCode) });
+  }
+  const refused = { status, requestId, body };
+  if (isCode(error)) return new OAuthError(error, text ?? error, refused);
+  if (isCode(code)) return new ProblemError(code, text ?? code, refused);
+  const next = "look at the base URL, and at what is in front of gatepost.";
+  const kind = status < 400 ? "with a redirect" : `with status ${status}`;
+  return new GatepostError(`${host} responded ${kind}, and not as gatepost does: ${next}`, refused);
+}
+
+/** Those of a newer server, too. */
+function isCode<C extends Code>(value: C | undefined): value is C {
+  return /^[a-z_]+$/.test(value ?? "");
+}
+
+/** Seconds; a date counts from the server's clock, where it is told. */
+function retryAfterIn(headers: Headers): number | undefined {
+  const value = headers.get("retry-after") ?? "";
+  if (/^\d+$/.test(value)) return Number(value);
+  const now = Date.parse(headers.get("date") ?? "") || Date.now();
+  const seconds = (Date.parse(value) - now) / 1000;
+  return Number.isNaN(seconds) ? undefined : Math.max(seconds, 0);
 }
 
 interface Members {

@@ -27,7 +27,12 @@ export function platformOf(own: Partial<Platform> = {}): Platform {
 }
 
 /** Repeats what has failed with an UnavailableError, after the time that it names or longer each time, for so long. */
-export async function repeated<T>(platform: Platform, seconds: number, act: () => Promise<T>): Promise<T> {
+export async function repeated<T>(
+  platform: Platform,
+  seconds: number,
+  act: () => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
   const from = platform.monotonic();
   for (let attempt = 0; ; attempt++) {
     try {
@@ -35,11 +40,29 @@ export async function repeated<T>(platform: Platform, seconds: number, act: () =
     } catch (error) {
       if (!(error instanceof UnavailableError)) throw error;
       // Many clients that have lost the same server do not come back at the same moment.
-      const wait = error.retryAfterSeconds ?? Math.min(0.25 * 2 ** attempt, 5) * (0.5 + Math.random() / 2);
+      const backoff = Math.min(0.25 * 2 ** attempt, 5) * (0.5 + Math.random() / 2);
+      const wait = Math.max(error.retryAfterSeconds ?? 0, backoff);
       if ((platform.monotonic() - from) / 1000 + wait > seconds) throw error;
-      await platform.sleep(wait * 1000);
+      await unlessAborted(signal, () => platform.sleep(wait * 1000));
     }
   }
+}
+
+/** Waits no longer than until `signal` aborts; what goes on meanwhile, goes on. @throws what it aborts with */
+export async function unlessAborted<T>(
+  signal: AbortSignal | null | undefined,
+  act: () => Promise<T>,
+): Promise<T> {
+  if (!signal) return act();
+  // React Native's signals have no reason.
+  const reason = () => signal.reason ?? new Error("It was aborted");
+  if (signal.aborted) throw reason();
+  let abort = () => {};
+  const aborted = new Promise<never>((_resolve, reject) => {
+    abort = () => reject(reason());
+    signal.addEventListener("abort", abort);
+  });
+  return Promise.race([act(), aborted]).finally(() => signal.removeEventListener("abort", abort));
 }
 
 export function base64url(bytes: Uint8Array): string {

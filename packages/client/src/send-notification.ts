@@ -28,5 +28,5 @@ export function sendNotification(
     body: notification,
     ...(signal && { signal }),
   };
-  return repeated(platform, repeatSeconds, () => push.request("createNotification", input));
+  return repeated(platform, repeatSeconds, () => push.request("createNotification", input), signal);
 }
