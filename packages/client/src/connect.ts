@@ -12,6 +12,7 @@ import { DeliveryService } from "@gatepost/contracts/push/v1/delivery_pb";
 import { NotificationService } from "@gatepost/contracts/push/v1/notifications_pb";
 import type { TokenSource } from "./authorized-fetch.ts";
 import { type ClientCredentials, basic as header } from "./call.ts";
+import { unlessAborted } from "./platform.ts";
 
 export const introspectionClient = (transport: Transport): Client<typeof IntrospectionService> =>
   createClient(IntrospectionService, transport);
@@ -36,14 +37,16 @@ export function basic({ clientId, clientSecret }: Required<ClientCredentials>): 
  */
 export function bearer(session: TokenSource): Interceptor {
   return (next) => async (request) => {
-    const token = await session.accessToken();
+    const tokenBeside = (refused?: string) =>
+      unlessAborted(request.signal, () => session.accessToken(refused));
+    const token = await tokenBeside();
     request.header.set("authorization", `Bearer ${token}`);
     try {
       return await next(request);
     } catch (error) {
       if (request.stream || !(error instanceof ConnectError) || error.code !== Code.Unauthenticated)
         throw error;
-      request.header.set("authorization", `Bearer ${await session.accessToken(token)}`);
+      request.header.set("authorization", `Bearer ${await tokenBeside(token)}`);
       return next(request);
     }
   };
