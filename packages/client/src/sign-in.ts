@@ -33,7 +33,7 @@ export interface SignIn {
   /** Has another code sent. */
   resend(pending: PendingSignIn): Promise<PendingSignIn>;
   /**
-   * Begins the session. A response that is lost costs no second code.
+   * Begins the session. After an UnavailableError the same code may be submitted again; no other one has to be sent.
    * @throws OAuthError `insufficient_authorization` for a wrong code; `invalid_session` where it has to be begun anew
    */
   submit(pending: PendingSignIn, otp: string, device?: DeviceDescription): Promise<void>;
@@ -76,10 +76,9 @@ export function createSignIn(options: SignInOptions): SignIn {
     resend: ({ authSession, codeVerifier }) => codeSent(codeVerifier, { auth_session: authSession }),
 
     async submit({ authSession, codeVerifier }, otp, { deviceName, metadata } = {}) {
+      // Not repeated: each time that a wrong one is checked counts.
       const proven = { auth_session: authSession, otp };
-      const { authorization_code: code } = await repeated(platform, repeatSeconds, () =>
-        post("challengeAuthorization", proven),
-      );
+      const { authorization_code: code } = await post("challengeAuthorization", proven);
       const pair = await repeated(platform, repeatSeconds, () =>
         post("generateTokens", {
           ...{ grant_type: "authorization_code", code, code_verifier: codeVerifier },

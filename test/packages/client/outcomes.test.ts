@@ -5,6 +5,7 @@ import { GatepostError, UnavailableError } from "../../../packages/client/src/er
 import { platformOf, repeated } from "../../../packages/client/src/platform.ts";
 import { sendNotification } from "../../../packages/client/src/send-notification.ts";
 import { createPushClient } from "../../../packages/client/src/service-client.ts";
+import { createSignIn } from "../../../packages/client/src/sign-in.ts";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -87,4 +88,13 @@ test("a send whose signal aborts between two tries ends at once", async () => {
   const options = { signal: controller.signal, platform: { sleep } };
   const notification = { audience: { users: ["u-1"] }, content: { texts: {} } };
   await expect(sendNotification(push, notification, options)).rejects.toThrow("no longer wanted");
+});
+
+test("a code is checked once, as each wrong one counts", async () => {
+  const fetch = vi.fn(() => Promise.reject(new TypeError("fetch failed")));
+  const session = { begin: async () => undefined };
+  const signIn = createSignIn({ authUrl: url, client: { clientId: "app" }, session, platform: { fetch } });
+  const pending = { authSession: "s", codeVerifier: "v", expiresInSeconds: 60, resendAfterSeconds: 30 };
+  await expect(signIn.submit(pending, "000000")).rejects.toThrow(UnavailableError);
+  expect(fetch).toHaveBeenCalledOnce();
 });
