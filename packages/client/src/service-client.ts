@@ -4,9 +4,10 @@ import { authOperations, pushOperations } from "@gatepost/contracts/operations";
 import type { operations as PushOperations } from "@gatepost/contracts/push";
 import { basic, type ClientCredentials, call } from "./call.ts";
 import { GatepostError } from "./errors.ts";
+import { secureUrl } from "./secure-url.ts";
 
 export interface ServiceClientOptions {
-  /** The base URL of the service, such as `https://api.example.com/api/auth`. */
+  /** The base URL of the service, such as `https://api.example.com/api/auth`: https, or a loopback address. */
   readonly url: string;
   /** Sent as HTTP Basic. For a bearer token pass an `authorizedFetch` instead. */
   readonly credentials?: Required<ClientCredentials>;
@@ -96,10 +97,13 @@ function createClient<Operations>(
   table: Readonly<Record<keyof Operations, Place>>,
   { url, credentials, ...own }: ServiceClientOptions,
 ): ServiceClient<Operations> {
+  const base = secureUrl(url);
   const send = own.fetch ?? ((...request) => fetch(...request));
   const authorization = credentials && basic(credentials.clientId, credentials.clientSecret);
 
   function request(operation: keyof Operations, { path, query, header, body, signal }: AnyInput = {}) {
+    if (!Object.hasOwn(table, operation))
+      throw new TypeError(`unknown operation ${JSON.stringify(operation)}`);
     const { method, path: template, form } = table[operation];
     const headers = new Headers({ accept: "application/json" });
     if (authorization !== undefined) headers.set("authorization", authorization);
@@ -107,7 +111,7 @@ function createClient<Operations>(
     if (body !== undefined && !form) headers.set("content-type", "application/json");
     const text = form ? new URLSearchParams(pairsOf(Object(body))) : JSON.stringify(body);
     const search = new URLSearchParams(pairsOf(query)).toString();
-    const address = url + template.replaceAll(/\{(\w+)\}/g, (_, name) => segment(name, path?.[name]));
+    const address = base + template.replaceAll(/\{(\w+)\}/g, (_, name) => segment(name, path?.[name]));
     const init = { method, headers, ...(body !== undefined && { body: text }) };
     return call({ fetch: send }, address + (search && `?${search}`), init, signal);
   }

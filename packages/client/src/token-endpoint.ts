@@ -4,9 +4,10 @@ import { basic, type ClientCredentials, call } from "./call.ts";
 import { proofOf, type Signer } from "./dpop.ts";
 import { OAuthError } from "./errors.ts";
 import { base64url, type Platform } from "./platform.ts";
+import { secureUrl } from "./secure-url.ts";
 
 export interface AuthAddress {
-  /** The base URL of auth, such as `https://api.example.com/api/auth`. */
+  /** The base URL of auth, such as `https://api.example.com/api/auth`: https, or a loopback address. */
   readonly authUrl: string;
   /** Auth's `OAUTH_SERVER_ISSUER`, where it differs from `authUrl`: proofs name it. */
   readonly issuer?: string | undefined;
@@ -40,7 +41,8 @@ export async function provenAgain<T>(act: () => Promise<T>): Promise<T> {
 }
 
 export function createPost(address: AuthAddress, platform: Platform): Post {
-  const { authUrl, issuer = authUrl, client, signer } = address;
+  const authUrl = secureUrl(address.authUrl);
+  const { issuer = authUrl, client, signer } = address;
   const { clientId, clientSecret } = client;
   // The latest one that auth has given: proofs with it need no right clock.
   let nonce: string | undefined;

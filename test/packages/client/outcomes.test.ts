@@ -3,8 +3,10 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 import { call } from "../../../packages/client/src/call.ts";
 import { GatepostError, UnavailableError } from "../../../packages/client/src/errors.ts";
 import { platformOf, repeated } from "../../../packages/client/src/platform.ts";
+import { secureUrl } from "../../../packages/client/src/secure-url.ts";
 import { sendNotification } from "../../../packages/client/src/send-notification.ts";
-import { createPushClient } from "../../../packages/client/src/service-client.ts";
+import { createAuthClient, createPushClient } from "../../../packages/client/src/service-client.ts";
+import { serviceToken } from "../../../packages/client/src/service-token.ts";
 import { createSignIn } from "../../../packages/client/src/sign-in.ts";
 
 afterEach(() => {
@@ -97,4 +99,35 @@ test("a code is checked once, as each wrong one counts", async () => {
   const pending = { authSession: "s", codeVerifier: "v", expiresInSeconds: 60, resendAfterSeconds: 30 };
   await expect(signIn.submit(pending, "000000")).rejects.toThrow(UnavailableError);
   expect(fetch).toHaveBeenCalledOnce();
+});
+
+test("an operation that is unknown is named", () => {
+  const client = createAuthClient({ url });
+  const id: string = "setPassword";
+  expect(() => Reflect.apply(client.request, client, [id])).toThrow('unknown operation "setPassword"');
+});
+
+describe("secrets", () => {
+  test.each([
+    "http://api.internal",
+    "http://api",
+    "http://localhost.evil.net",
+    "http://localhost@evil.net",
+    "http://localhost:80@evil.net",
+    "http://127.0.0.1.evil.net",
+    "ftp://localhost",
+    "/api/auth",
+  ])("are not sent to %s", (address) => {
+    expect(() => createAuthClient({ url: address })).toThrow(TypeError);
+    expect(() => serviceToken({ authUrl: address, client: { clientId: "robot" } })).toThrow(TypeError);
+  });
+
+  test.each([
+    ["https://api.example.com/api/auth/", "https://api.example.com/api/auth"],
+    ["http://localhost:8080/api/auth", "http://localhost:8080/api/auth"],
+    ["http://127.0.0.1:8080/", "http://127.0.0.1:8080"],
+    ["http://[::1]", "http://[::1]"],
+  ])("are sent to %s", (address, expected) => {
+    expect(secureUrl(address)).toBe(expected);
+  });
 });
