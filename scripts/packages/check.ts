@@ -108,25 +108,30 @@ async function types(): Promise<string> {
 /** A switch over all codes of a union compiles; one without any one of them does not. */
 async function codes(): Promise<string> {
   const text = readFileSync(join(ROOT, "gen/codes.ts"), "utf8");
-  const unions = [...text.matchAll(/export type (\w+) =((?:\n {2}\| "\w+")+);/g)];
-  for (const [, union = "", list = ""] of unions) {
-    const all = [...list.matchAll(/"(\w+)"/g)].map(([, code = ""]) => code);
-    const source = (cases: readonly string[]) =>
-      `import type { ${union} } from "@gatepost/client";\nexport function look(code: ${union}): string {\n  switch (code) {\n` +
-      `${cases.map((code) => `    case "${code}": return "";\n`).join("")}    default: return code satisfies never;\n  }\n}\n`;
-    const compilerOptions = { ...strict, ...resolutions.nodenext, types: [] };
-    alone.write("codes.json", JSON.stringify({ compilerOptions, files: ["codes.ts"] }));
-    alone.write("codes.ts", source(all));
-    await alone.run(tsc, "-p", "codes.json");
-    alone.write("codes.ts", source(all.slice(1)));
-    const refusal = await alone.run(tsc, "-p", "codes.json").then(
-      () => "it compiles",
-      (error: Error) => error.message,
-    );
-    if (!refusal?.includes("does not satisfy the expected type 'never'"))
-      throw new Error(`A switch without ${all[0]} of ${union}: ${refusal}`);
-  }
-  return unions.map(([, union]) => union).join(", ");
+  const unions = [...text.matchAll(/export type (\w+) =((?:\n {2}\| "\w+")+);/g)].map(
+    ([, union = "", list = ""]) => [union, list.match(/\w+/g) ?? []] as const,
+  );
+  // A line each: the compiler names those that are wrong.
+  const switches = unions.flatMap(([union, all]) =>
+    [undefined, ...all].map((left) => {
+      const cases = all.map((code) => (code === left ? "" : `case "${code}": `)).join("");
+      const body = `switch (code) { ${cases}return ""; default: return code satisfies never; }`;
+      return { left, text: `(code: ${union}): string => { ${body} };` };
+    }),
+  );
+  const imported = `import type { ${unions.map(([union]) => union).join(", ")} } from "@gatepost/client";`;
+  alone.write("codes.ts", [imported, ...switches.map(({ text }) => text)].join("\n"));
+  const compilerOptions = { ...strict, ...resolutions.nodenext, types: [] };
+  alone.write("codes.json", JSON.stringify({ compilerOptions, files: ["codes.ts"] }));
+  const said = await alone.run(tsc, "-p", "codes.json").catch((error: Error) => error.message);
+  const wrong = [...said.matchAll(/^codes\.ts\((\d+),.* does not satisfy the expected type 'never'/gm)];
+  const expected = switches.flatMap(({ left }, index) => (left === undefined ? [] : [index + 2]));
+  if (
+    unions.length !== text.match(/^export type /gm)?.length ||
+    wrong.map(([, line]) => Number(line)).join() !== expected.join()
+  )
+    throw new Error(`Of the switches of ${unions.length} unions others than expected compile:\n${said}`);
+  return `${expected.length} of ${unions.map(([union]) => union).join(", ")}`;
 }
 
 async function size(): Promise<string> {
