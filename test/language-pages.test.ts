@@ -42,7 +42,7 @@ const outlines: Readonly<Record<string, Readonly<Record<string, readonly string[
   "docs/clients/typescript.md": {
     Install: ["sh", "sh"],
     "Call auth and push": ["packages/connect.ts", "sh"],
-    "Sign a user in from a page": ["packages/sign-in.ts"],
+    "Sign a user in from a page": ["packages/sign-in.ts", "sh"],
     "Or over Connect": ["sh", "packages/introspect.ts", "sh"],
     "Or a generator": [],
   },
