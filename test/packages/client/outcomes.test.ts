@@ -36,6 +36,15 @@ describe("a call", () => {
     await failed;
   });
 
+  test("is taken back where its signal aborts", async () => {
+    const controller = new AbortController();
+    const fetch = vi.fn(async (_url: unknown, _init?: RequestInit) => new Response(new ReadableStream()));
+    const called = call({ fetch }, url, {}, controller.signal);
+    controller.abort(new Error("no longer wanted"));
+    await expect(called).rejects.toThrow("no longer wanted");
+    expect(fetch.mock.calls[0]?.[1]?.signal?.aborted).toBe(true);
+  });
+
   test("needs no URL that can be read, which React Native before 0.80 has not", async () => {
     vi.stubGlobal("URL", undefined);
     const fetch = () => Promise.reject(new TypeError("Network request failed"));
@@ -73,11 +82,10 @@ test("what has failed is repeated after a while, also where the server names non
   };
   const platform = platformOf({ sleep, monotonic: () => elapsed });
   const act = async () => {
-    attempts++;
+    if (++attempts > 20) throw new Error("Too often");
     throw new UnavailableError("Not now", { retryAfterSeconds: 0 });
   };
   await expect(repeated(platform, 30, act)).rejects.toThrow("Not now");
-  expect(attempts).toBeLessThan(20);
 });
 
 test("a send whose signal aborts between two tries ends at once", async () => {
