@@ -146,7 +146,7 @@ async function size(): Promise<string> {
 async function imports(): Promise<string> {
   const { runtimes, missing } = await installRuntimes(tools);
   const script = (list: readonly string[]) => list.map((entry) => `await import("${entry}");\n`).join("");
-  const programs = ["files.js", "auth-in-trouble.js"];
+  const programs = ["files.js", "stalled-auth.js", "auth-in-trouble.js"];
   for (const program of programs) cpSync(join(consumer, program), join(alone.folder, program));
   const ownEntries = entries.filter((entry) => !needsPeers.test(entry));
   alone.write("import.mjs", script([...ownEntries, ...programs.map((program) => `./${program}`)]));
