@@ -1,7 +1,6 @@
 /** `fetch` with an access token, for the origins that may have it. */
 import { GatepostError } from "./errors.ts";
 import { unlessAborted } from "./platform.ts";
-import { secureUrl } from "./secure-url.ts";
 
 /** Where a token comes from: a session, or a service's own. */
 export interface TokenSource {
@@ -16,6 +15,8 @@ export interface AuthorizedFetchOptions {
   readonly fetch?: typeof fetch;
 }
 
+const loopback = /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/;
+
 /**
  * @returns a `fetch` that sends the token to no other origin, nor after a redirect. A request that is refused because
  *   of the token (RFC 6750, `invalid_token`, or a 401 whose reason a browser hides) is repeated once with another, unless
@@ -24,7 +25,7 @@ export interface AuthorizedFetchOptions {
  */
 export function authorizedFetch({ session, origins, ...own }: AuthorizedFetchOptions): typeof fetch {
   const call = own.fetch ?? ((...request) => fetch(...request));
-  const trusted = new Set(origins.map((origin) => new URL(secureUrl(origin)).origin));
+  const trusted = new Set(origins.map(securedOrigin));
 
   return async (input, init) => {
     const request = input instanceof Request ? input : undefined;
@@ -43,6 +44,12 @@ export function authorizedFetch({ session, origins, ...own }: AuthorizedFetchOpt
     await response.body?.cancel();
     return send(input, await tokenBeside(token));
   };
+}
+
+function securedOrigin(url: string): string {
+  const { protocol, hostname, origin } = new URL(url);
+  if (protocol === "https:" || (protocol === "http:" && loopback.test(hostname))) return origin;
+  throw new TypeError(`${url} is neither https nor a loopback address: no token is sent there`);
 }
 
 function isRefused({ status, headers }: Response): boolean {

@@ -11,6 +11,9 @@ export interface ClientCredentials {
   readonly clientSecret?: string;
 }
 
+/** The base URL of a service, to which paths are added. */
+export const baseOf = (url: string) => url.replace(/\/+$/, "");
+
 /** RFC 6749 section 2.3.1: both are encoded as a form's values are. */
 export function basic(...parts: readonly string[]): string {
   return `Basic ${btoa(parts.map((part) => new URLSearchParams({ part }).toString().slice(5)).join(":"))}`;

@@ -2,12 +2,11 @@
 import type { operations as AuthOperations } from "@gatepost/contracts/auth";
 import { authOperations, pushOperations } from "@gatepost/contracts/operations";
 import type { operations as PushOperations } from "@gatepost/contracts/push";
-import { basic, type ClientCredentials, call } from "./call.ts";
+import { baseOf, basic, type ClientCredentials, call } from "./call.ts";
 import { GatepostError } from "./errors.ts";
-import { secureUrl } from "./secure-url.ts";
 
 export interface ServiceClientOptions {
-  /** The base URL of the service, such as `https://api.example.com/api/auth`: https, or a loopback address. */
+  /** The base URL of the service, such as `https://api.example.com/api/auth`. */
   readonly url: string;
   /** Sent as HTTP Basic. For a bearer token pass an `authorizedFetch` instead. */
   readonly credentials?: Required<ClientCredentials>;
@@ -97,7 +96,7 @@ function createClient<Operations>(
   table: Readonly<Record<keyof Operations, Place>>,
   { url, credentials, ...own }: ServiceClientOptions,
 ): ServiceClient<Operations> {
-  const base = secureUrl(url);
+  const base = baseOf(url);
   const send = own.fetch ?? ((...request) => fetch(...request));
   const authorization = credentials && basic(credentials.clientId, credentials.clientSecret);
 

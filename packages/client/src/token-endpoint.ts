@@ -1,13 +1,12 @@
 /** The OAuth operations of auth: one request, with the client's authentication and a proof. */
 import type { paths } from "@gatepost/contracts/auth";
-import { basic, type ClientCredentials, call } from "./call.ts";
+import { baseOf, basic, type ClientCredentials, call } from "./call.ts";
 import { proofOf, type Signer } from "./dpop.ts";
 import { OAuthError } from "./errors.ts";
 import { base64url, type Platform } from "./platform.ts";
-import { secureUrl } from "./secure-url.ts";
 
 export interface AuthAddress {
-  /** The base URL of auth, such as `https://api.example.com/api/auth`: https, or a loopback address. */
+  /** The base URL of auth, such as `https://api.example.com/api/auth`. */
   readonly authUrl: string;
   /** Auth's `OAUTH_SERVER_ISSUER`, where it differs from `authUrl`: proofs name it. */
   readonly issuer?: string | undefined;
@@ -41,7 +40,7 @@ export async function provenAgain<T>(act: () => Promise<T>): Promise<T> {
 }
 
 export function createPost(address: AuthAddress, platform: Platform): Post {
-  const authUrl = secureUrl(address.authUrl);
+  const authUrl = baseOf(address.authUrl);
   const { issuer = authUrl, client, signer } = address;
   const { clientId, clientSecret } = client;
   // The latest one that auth has given: proofs with it need no right clock.
