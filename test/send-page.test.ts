@@ -44,7 +44,8 @@ function commandIn(lines: readonly string[]): { command: string; shown: string }
 const masked = (text: string) =>
   text
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "ID")
-    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME");
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
+    .replaceAll(/(eyJhbGciOiJSUzI1NiIsInR5cCI6|gpr_)[\w.…-]+/g, "$1");
 
 const commands = commandsOf(readFileSync(join(root, "docs/push/send.md"), "utf8"));
 const env: Record<string, string> = { PATH: process.env["PATH"] ?? "" };

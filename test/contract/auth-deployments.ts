@@ -21,6 +21,14 @@ export const sessionsClient = {
   scopes: ["sessions"],
 };
 
+/** Whether an identity has the id of a client with client_credentials is looked up at the start, in a table that is lost here. */
+const backoffice = {
+  clientId: "backoffice",
+  clientSecret: "backoffice-dev-secret",
+  grantTypes: ["password", "refresh_token"],
+  scopes: ["notifications:send"],
+};
+
 export interface Deployments {
   api(deployment: Deployment): AuthApi;
   logs(deployment: Deployment): string;
@@ -35,7 +43,7 @@ function sharedSettings(): Record<string, string> {
     RSA_PRIVATE_KEY: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
     RSA_PUBLIC_KEY: publicKey.export({ type: "spki", format: "pem" }).toString(),
     RSA_KEY_ID: "shared",
-    ...withClients(sessionsClient, appClient("app")),
+    ...withClients(sessionsClient, appClient("app"), backoffice),
     ...generousLimits,
     // However slow the machine is, a second code at once is one too many.
     OTP_RESEND_SECONDS: "60",
