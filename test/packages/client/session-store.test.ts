@@ -277,7 +277,14 @@ describe("begin", () => {
 });
 
 describe("a store", () => {
-  test.each(["no JSON", "", "{}", '{"session":{"v":2}}', '{"toRevoke":[1]}', "null"])(
+  test("in memory takes nothing over a text that it was not told", async () => {
+    const store = memoryStore();
+    expect(await store.replace(undefined, "newer")).toBe(true);
+    expect(await store.replace("old", "older")).toBe(false);
+    expect(await store.read()).toBe("newer");
+  });
+
+  test.each(["no JSON", "", "{}", '{"session":{"v":2}}', '{"toRevoke":[1]}', "null", "5"])(
     "with the text %j fails, ends nothing, and takes the next sign-in",
     async (text) => {
       const store = memoryStore();
