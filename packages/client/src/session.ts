@@ -14,13 +14,13 @@ export interface SessionOptions extends AuthAddress {
   readonly store: SessionStore;
   /** As the client's `refreshGraceSeconds`: within it a refresh is repeated. 30 unless given. */
   readonly graceSeconds?: number;
-  /** Called when the session has ended other than by `signOut` here. */
+  /** Called when a user whom this instance has had, or named by `userId`, is signed out other than by `signOut` here. */
   readonly onSignedOut?: ((reason: SignedOutReason) => void) | undefined;
   readonly platform?: Partial<Platform>;
 }
 
 export interface Session {
-  /** Undefined if nobody is signed in. */
+  /** Undefined if nobody is signed in. As the store has it: whether auth has ended the session, the next call finds out. */
   userId(): Promise<string | undefined>;
   /**
    * Takes over the response of another grant, in place of what there is, also of a text that this version cannot read.
@@ -80,11 +80,16 @@ export function createSession(options: SessionOptions): Session {
     return age > Math.max(expiresIn - marginSeconds, expiresIn / 2);
   }
 
-  async function current(): Promise<StoredSession> {
+  /** What is stored, and not what was before the last write of this instance. */
+  async function found(): Promise<StoredSession | undefined> {
     const last = writing;
     await last.catch(() => undefined);
     const { session } = (await readStored(store)).stored;
-    if (last !== writing) return current();
+    return last === writing ? session : found();
+  }
+
+  async function current(): Promise<StoredSession> {
+    const session = await found();
     if (!session) throw signedOut(userId === undefined ? "none" : "ended");
     if (userId !== undefined && session.userId !== userId) throw signedOut("other_identity");
     // It stays: another page may have its key still.
@@ -96,7 +101,7 @@ export function createSession(options: SessionOptions): Session {
   }
 
   function signedOut(reason: SignedOutReason): SignedOutError {
-    if (reason !== told && (userId !== undefined || reason === "key_lost")) onSignedOut?.(reason);
+    if (reason !== told && userId !== undefined) onSignedOut?.(reason);
     told = reason;
     // Of another user this instance is never: it has to be begun anew.
     if (reason !== "other_identity") userId = undefined;
@@ -162,8 +167,11 @@ export function createSession(options: SessionOptions): Session {
 
   return {
     async userId() {
-      const { session } = (await readStored(store)).stored;
-      return session && hasKey(session) ? session.userId : undefined;
+      const session = await found();
+      if (!session || !hasKey(session)) return undefined;
+      // Whoever was shown this user is to be told when he is signed out.
+      userId ??= session.userId;
+      return session.userId;
     },
 
     async begin(response) {

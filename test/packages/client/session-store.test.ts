@@ -309,6 +309,17 @@ describe("a store", () => {
     await expect(session.begin(pair(1))).rejects.toThrow("The store's `replace`");
   });
 
+  test("tells an instance that has only named its user when he is signed out elsewhere", async () => {
+    const one = instance();
+    await one.session.begin(pair(1));
+    const { session, endings } = instance({ store: one.store });
+    expect(await session.userId()).toBe(await one.session.userId());
+    await one.session.signOut();
+    for (let call = 0; call < 2; call++)
+      await expect(session.accessToken()).rejects.toMatchObject({ name: "SignedOutError" });
+    expect([one.endings, endings]).toEqual([[], ["ended"]]);
+  });
+
   test("with a session of another key keeps it, and nothing is sent", async () => {
     const mine = instance({ key: "mine" });
     await mine.session.begin(pair(1));
@@ -317,7 +328,8 @@ describe("a store", () => {
       await expect(session.accessToken()).rejects.toMatchObject({ reason: "key_lost" });
     expect(await session.userId()).toBeUndefined();
     await session.signOut();
-    expect([sent, endings]).toEqual([[], ["key_lost"]]);
+    // Nobody was signed in here as far as the page knew.
+    expect([sent, endings]).toEqual([[], []]);
     expect(await mine.session.accessToken()).toBe(accessToken(1));
   });
 });

@@ -17,7 +17,7 @@ app.add_middleware(
     CORSMiddleware,
     allow_origins=["https://shop.example.com"],
     allow_headers=["authorization"],
-    expose_headers=["WWW-Authenticate"],
+    expose_headers=["WWW-Authenticate", "Retry-After"],
 )
 Orders = Annotated[Token, Security(protect(verify), scopes=["orders"])]
 

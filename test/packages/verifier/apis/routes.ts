@@ -7,7 +7,7 @@ import { listen } from "./node-http.ts";
 
 export function start(verifier: Verifier): Promise<string> {
   const app = express();
-  app.use(cors({ origin: "https://shop.example.com", exposedHeaders: ["WWW-Authenticate"] }));
+  app.use(cors({ origin: "https://shop.example.com", exposedHeaders: ["WWW-Authenticate", "Retry-After"] }));
   app.get("/orders", bearer(verifier, { scopes: ["orders"] }), (request, response) => {
     response.send(`orders of ${tokenOf(request).sub}`);
   });
