@@ -162,7 +162,7 @@ test("a page of another origin can see why it was refused", async () => {
   const url = `${addresses.strict.routes}/orders`;
   const refusal = await fetch(url, { headers });
   expect(refusal.status).toBe(401);
-  expect(refusal.headers.get("access-control-expose-headers")).toBe("WWW-Authenticate");
+  expect(refusal.headers.get("access-control-expose-headers")).toBe("WWW-Authenticate,Retry-After");
   const asked = { "access-control-request-method": "GET", "access-control-request-headers": "authorization" };
   const preflight = await fetch(url, { method: "OPTIONS", headers: { ...headers, ...asked } });
   expect(preflight.status).toBe(204);
