@@ -271,6 +271,13 @@ describe("a client with attestation keys", () => {
     },
   );
 
+  test("begins with one of a back end whose clock is ahead by half a minute, and not by more than one", async () => {
+    const fromNow = async (seconds: number) =>
+      errorOf(await begin(await attestation({ nbf: Math.floor(Date.now() / 1000) + seconds })));
+    expect(await fromNow(30)).toMatchObject({ error: "insufficient_authorization" });
+    expect(await fromNow(90)).toMatchObject({ error: "invalid_client_attestation" });
+  });
+
   test("does not begin with none, another's, one for another key or client, or one that has expired", async () => {
     const other = await promisify(generateKeys)("ec", { namedCurve: "P-256" });
     const { publicKey } = await newKeyPair();

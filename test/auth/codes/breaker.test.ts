@@ -51,6 +51,14 @@ describe.each(backends)("a breaker on %s", (backend) => {
     expect(await lab.events()).toEqual([["breaker_opened", { prefix: pumped.slice(1) }]]);
   });
 
+  test("judges the newest codes, whatever became of those before them", async () => {
+    await codes(pumped, 12, 12);
+    await lab.pass(301);
+    await codes(pumped, 50, 0);
+    await lab.pass(301);
+    expect(await mayBegin(pumped)).toMatchObject({ kind: "limited" });
+  });
+
   test("what a stranger did an hour ago opens none, and one that is open closes after an hour without codes", async () => {
     await codes(pumped, 50, 0);
     await lab.pass(3_601);
